@@ -1,0 +1,63 @@
+//! Every bound of the server, in one place, with what must hold between them. Sizes are in bytes unless the name
+//! says otherwise.
+
+/// Most arguments of one command, its name included. Redis 7.0 itself refuses only above `i32::MAX` (older ones above
+/// 1,048,576, the figure in its documentation); more than this is a broken client, and is told so with
+/// `invalid multibulk length`.
+pub const MULTIBULK_ARGS_MAX: u32 = 1_048_576;
+
+/// Longest line: an inline command, or the `*<count>` and `$<length>` lines of an array.
+pub const INLINE_BYTES_MAX: usize = 64 * KIB;
+
+/// Most arguments of one command before the client has authenticated, where a password is set.
+pub const UNAUTH_ARGS_MAX: u32 = 10;
+
+/// Longest argument before the client has authenticated, where a password is set.
+pub const UNAUTH_BULK_BYTES_MAX: u64 = 16_384;
+
+/// Longest argument, unless `proto-max-bulk-len` says otherwise.
+pub const PROTO_MAX_BULK_BYTES_DEFAULT: u64 = 512 * MIB;
+
+/// Longest command, unless `client-query-buffer-limit` says otherwise.
+pub const QUERY_BUFFER_BYTES_DEFAULT: u64 = 1024 * MIB;
+
+/// With more unsent reply bytes than this, a connection's commands wait and its socket is not read.
+pub const OUTPUT_HIGH_WATER_BYTES: usize = 256 * KIB;
+
+/// A paused connection goes on when its unsent reply bytes have fallen below this.
+pub const OUTPUT_LOW_WATER_BYTES: usize = 64 * KIB;
+
+/// What one read from a socket asks for, unless a large argument is known to be on its way.
+pub const READ_BUFFER_BYTES: usize = 64 * KIB;
+
+/// Most commands one connection runs before the others of its worker have their turn.
+pub const TURN_COMMANDS_MAX: usize = 1024;
+
+/// Commands that are decoded, hashed and prefetched together before the first of them runs.
+pub const BATCH_COMMANDS: usize = 16;
+
+/// A value of at least this size is sent from where it lies instead of being copied into an output buffer.
+pub const SHARE_BYTES_MIN: usize = 16 * KIB;
+
+const KIB: usize = 1024;
+const MIB: u64 = 1024 * 1024;
+
+const _: () = {
+    assert!(MULTIBULK_ARGS_MAX <= i32::MAX as u32);
+    assert!(UNAUTH_ARGS_MAX < MULTIBULK_ARGS_MAX);
+    assert!(UNAUTH_BULK_BYTES_MAX < PROTO_MAX_BULK_BYTES_DEFAULT);
+    assert!(
+        PROTO_MAX_BULK_BYTES_DEFAULT < QUERY_BUFFER_BYTES_DEFAULT,
+        "the longest argument must fit in a command"
+    );
+    assert!((INLINE_BYTES_MAX as u64) < QUERY_BUFFER_BYTES_DEFAULT);
+    assert!(
+        OUTPUT_LOW_WATER_BYTES < OUTPUT_HIGH_WATER_BYTES,
+        "a paused connection must have something to drain"
+    );
+    assert!(BATCH_COMMANDS <= TURN_COMMANDS_MAX);
+    assert!(
+        SHARE_BYTES_MIN < OUTPUT_LOW_WATER_BYTES,
+        "what is copied into the buffer must not pass the mark at once"
+    );
+};

@@ -1,0 +1,265 @@
+//! Numbers as the protocol and the commands read and print them: Redis's strict integers, `strtod` floats, and the
+//! `%.17g` text of scores and RESP3 doubles.
+
+use std::io::Write;
+
+/// Longest text of an `i64`: a sign and 19 digits.
+pub const I64_TEXT_BYTES_MAX: usize = 20;
+
+/// Reads a whole number strictly: an optional `-`, no `+`, no spaces, no leading zeros, no `-0`. None for anything
+/// else, and for what does not fit. So that `parse_i64(t) == Some(n)` exactly when `t` is the text of `n`.
+#[inline]
+pub fn parse_i64(text: &[u8]) -> Option<i64> {
+    let (negative, digits) = match text {
+        [b'-', digits @ ..] => (true, digits),
+        digits => (false, digits),
+    };
+    let magnitude = parse_u64(digits)?;
+    if negative {
+        // Zero has no sign; i64::MIN has one more in magnitude than i64::MAX.
+        (magnitude != 0 && magnitude <= i64::MIN.unsigned_abs()).then(|| magnitude.wrapping_neg() as i64)
+    } else {
+        i64::try_from(magnitude).ok()
+    }
+}
+
+/// Reads an unsigned whole number as strictly as [`parse_i64`], without a sign.
+#[inline]
+pub fn parse_u64(text: &[u8]) -> Option<u64> {
+    match text {
+        [b'0'] => Some(0),
+        [b'1'..=b'9', ..] if text.len() <= 19 => {
+            // 19 digits always fit.
+            let mut value = 0u64;
+            for &byte in text {
+                let digit = byte.wrapping_sub(b'0');
+                if digit > 9 {
+                    return None;
+                }
+                value = value * 10 + u64::from(digit);
+            }
+            Some(value)
+        }
+        [b'1'..=b'9', front @ .., last @ b'0'..=b'9'] if front.len() == 18 => {
+            parse_u64(&text[..19])?.checked_mul(10)?.checked_add(u64::from(last - b'0'))
+        }
+        _ => None,
+    }
+}
+
+/// Reads a float as C's `strtod` does in Redis's hands: decimal or hexadecimal digits, exponents, `inf` and
+/// `infinity` in any case and with a sign. None for spaces, trailing bytes, nothing at all, NaN, and for finite text
+/// whose value overflows to infinity or underflows to zero.
+pub fn parse_f64(text: &[u8]) -> Option<f64> {
+    if let Some(hex) = HexFloat::parse(text) {
+        return hex.to_f64();
+    }
+    let value: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
+    let unsigned = strip_sign(text);
+    let lost = match value {
+        v if v.is_nan() => true,
+        v if v.is_infinite() => !unsigned[0].eq_ignore_ascii_case(&b'i'),
+        0.0 => has_nonzero_digit(unsigned),
+        _ => false,
+    };
+    (!lost).then_some(value)
+}
+
+/// Writes `value` in decimal.
+#[inline]
+pub fn write_i64(out: &mut Vec<u8>, value: i64) {
+    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+}
+
+/// The decimal text of `value`, at the start of `buffer`.
+#[inline]
+pub fn format_i64(value: i64, buffer: &mut [u8; I64_TEXT_BYTES_MAX]) -> &[u8] {
+    let mut digits = itoa::Buffer::new();
+    let text = digits.format(value).as_bytes();
+    buffer[..text.len()].copy_from_slice(text);
+    &buffer[..text.len()]
+}
+
+/// Writes `value` as Redis 7.0 prints scores and RESP3 doubles: C's `%.17g`, `inf`, `-inf`, `nan`.
+pub fn write_f64(out: &mut Vec<u8>, value: f64) {
+    // Whole numbers up to 2^53 have at most 16 digits: `%.17g` prints them as integers. It keeps the sign of -0.
+    const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
+    if value.abs() <= WHOLE_MAX && value == value.trunc() {
+        if value == 0.0 && value.is_sign_negative() {
+            out.push(b'-');
+        }
+        return write_i64(out, value as i64);
+    }
+    if !value.is_finite() {
+        let text: &[u8] = match value {
+            v if v.is_nan() => b"nan",
+            v if v > 0.0 => b"inf",
+            _ => b"-inf",
+        };
+        return out.extend_from_slice(text);
+    }
+    write_17_digits(out, value);
+}
+
+/// `%.17g` of a finite number that is not zero.
+fn write_17_digits(out: &mut Vec<u8>, value: f64) {
+    const DIGITS: i32 = 17;
+    // "d.dddddddddddddddde-308" at most.
+    let mut buffer = [0u8; 32];
+    let mut cursor = &mut buffer[..];
+    write!(cursor, "{:.16e}", value.abs()).expect("17 digits and an exponent fit in 32 bytes");
+    let unused = cursor.len();
+    let written = &buffer[..buffer.len() - unused];
+    let e = written.iter().position(|&byte| byte == b'e').expect("scientific notation has an exponent");
+    let exponent = parse_i64(&written[e + 1..]).expect("the exponent is a number") as i32;
+    let mut digits = [0u8; DIGITS as usize];
+    digits[0] = written[0];
+    digits[1..].copy_from_slice(&written[2..e]);
+    let significant = digits.iter().rposition(|&digit| digit != b'0').map_or(1, |last| last + 1);
+
+    if value.is_sign_negative() {
+        out.push(b'-');
+    }
+    if exponent < -4 || exponent >= DIGITS {
+        out.push(digits[0]);
+        if significant > 1 {
+            out.push(b'.');
+            out.extend_from_slice(&digits[1..significant]);
+        }
+        write!(out, "e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs())
+            .expect("writing to a Vec cannot fail");
+    } else if exponent < 0 {
+        out.extend_from_slice(b"0.");
+        out.resize(out.len() + (-exponent - 1) as usize, b'0');
+        out.extend_from_slice(&digits[..significant]);
+    } else {
+        let whole = exponent as usize + 1;
+        out.extend_from_slice(&digits[..whole]);
+        if significant > whole {
+            out.push(b'.');
+            out.extend_from_slice(&digits[whole..significant]);
+        }
+    }
+}
+
+pub(crate) fn strip_sign(text: &[u8]) -> &[u8] {
+    match text {
+        [b'+' | b'-', rest @ ..] => rest,
+        _ => text,
+    }
+}
+
+/// Whether a decimal float's digits, before its exponent, are not all zero.
+fn has_nonzero_digit(unsigned: &[u8]) -> bool {
+    unsigned
+        .iter()
+        .take_while(|byte| !byte.eq_ignore_ascii_case(&b'e'))
+        .any(|byte| matches!(byte, b'1'..=b'9'))
+}
+
+/// A hexadecimal float such as `-0x1.8p3`: exactly `mantissa * 2^exponent`, plus something smaller than one unit of
+/// the mantissa when `sticky`.
+pub(crate) struct HexFloat {
+    pub(crate) negative: bool,
+    pub(crate) mantissa: u128,
+    pub(crate) exponent: i64,
+    pub(crate) sticky: bool,
+}
+
+impl HexFloat {
+    /// None when `text` is not a whole hexadecimal float.
+    pub(crate) fn parse(text: &[u8]) -> Option<HexFloat> {
+        let [b'0', b'x' | b'X', body @ ..] = strip_sign(text) else { return None };
+        let (mut mantissa, mut exponent, mut sticky) = (0u128, 0i64, false);
+        let (mut digits, mut after_point, mut at) = (0usize, false, 0);
+        while let Some(&byte) = body.get(at) {
+            match (byte as char).to_digit(16) {
+                Some(digit) => {
+                    digits += 1;
+                    if mantissa >> 120 == 0 {
+                        mantissa = mantissa << 4 | u128::from(digit);
+                        exponent -= if after_point { 4 } else { 0 };
+                    } else {
+                        sticky |= digit != 0;
+                        exponent += if after_point { 0 } else { 4 };
+                    }
+                }
+                None if byte == b'.' && !after_point => after_point = true,
+                None => break,
+            }
+            at += 1;
+        }
+        if digits == 0 {
+            return None;
+        }
+        match &body[at..] {
+            [] => {}
+            [b'p' | b'P', power @ ..] => exponent += parse_exponent(power)?,
+            _ => return None,
+        }
+        Some(HexFloat { negative: text[0] == b'-', mantissa, exponent, sticky })
+    }
+
+    /// None when the value leaves the range of a double.
+    fn to_f64(&self) -> Option<f64> {
+        const BIAS: i64 = 1075;
+        if self.mantissa == 0 {
+            return Some(if self.negative { -0.0 } else { 0.0 });
+        }
+        let (mantissa, exponent) = round_binary(self.mantissa, self.exponent, self.sticky, 53, 1 - BIAS);
+        if mantissa == 0 || exponent + 53 > 1024 {
+            return None;
+        }
+        let subnormal = mantissa >> 52 == 0;
+        let biased = if subnormal { 0 } else { (exponent + BIAS) as u64 };
+        let magnitude = f64::from_bits(biased << 52 | mantissa & ((1 << 52) - 1));
+        Some(if self.negative { -magnitude } else { magnitude })
+    }
+}
+
+/// The exponent after `e` or `p`: an optional sign and at least one digit. Saturates far outside what any float holds.
+pub(crate) fn parse_exponent(text: &[u8]) -> Option<i64> {
+    const SATURATED: i64 = 1_000_000_000_000;
+    let digits = strip_sign(text);
+    if digits.is_empty() {
+        return None;
+    }
+    let mut value = 0i64;
+    for &byte in digits {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        value = (value * 10 + i64::from(digit)).min(SATURATED);
+    }
+    Some(if text[0] == b'-' { -value } else { value })
+}
+
+/// Rounds `mantissa * 2^exponent` (and a bit more when `sticky`), half to even, to `precision` bits whose lowest is
+/// worth no less than `2^exponent_min`. The result has exactly `precision` bits unless it is subnormal. `mantissa` is
+/// not zero and `precision` at most 64.
+pub(crate) fn round_binary(
+    mantissa: u128,
+    exponent: i64,
+    sticky: bool,
+    precision: u32,
+    exponent_min: i64,
+) -> (u64, i64) {
+    debug_assert!(mantissa != 0 && precision <= 64);
+    let bits = i64::from(128 - mantissa.leading_zeros());
+    let target = (exponent + bits - i64::from(precision)).max(exponent_min);
+    let shift = target - exponent;
+    if shift <= 0 {
+        debug_assert!(!sticky, "inexact input must come with more bits than are kept");
+        return ((mantissa << -shift) as u64, target);
+    }
+    if shift > 128 {
+        return (0, target);
+    }
+    let kept = if shift == 128 { 0 } else { mantissa >> shift };
+    let half = 1u128 << (shift - 1);
+    let dropped = mantissa & (half | (half - 1));
+    let up = dropped > half || dropped == half && (sticky || kept & 1 == 1);
+    let rounded = kept + u128::from(up);
+    if rounded >> precision == 1 { ((rounded >> 1) as u64, target + 1) } else { (rounded as u64, target) }
+}
