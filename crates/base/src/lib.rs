@@ -2,6 +2,7 @@
 //! protocol, the clock and the bounds. Nothing here knows a command, a key space or a socket.
 
 pub mod clock;
+pub mod float80;
 pub mod glob;
 pub mod limits;
 pub mod num;

@@ -61,3 +61,14 @@ const _: () = {
         "what is copied into the buffer must not pass the mark at once"
     );
 };
+
+/// How much of a large reply is made at a time.
+pub const STREAM_PIECE_BYTES: usize = 32 * KIB;
+
+/// Inputs with more elements than this are worked on by the long lane, not by a worker.
+pub const BIG_INPUT_ELEMENTS: usize = 10_000;
+
+/// Keys that one slice of active expiry removes under one lock.
+pub const EXPIRE_SLICE_KEYS: usize = 32;
+
+const _: () = assert!(STREAM_PIECE_BYTES < OUTPUT_HIGH_WATER_BYTES);
