@@ -1,0 +1,503 @@
+//! What sets and hashes have in common: entries of `S` byte strings each, the first of them unique.
+//!
+//! The small form keeps entries in insertion order and finds them by comparing; the large one is ordered by the
+//! member's hash. A leaf of the large form holds the entries whose hash lies between its separators, in no
+//! particular order, with one byte of each hash as a tag: a lookup compares tags, eight at a time, before members.
+//! Hashes are not stored; a split computes them anew.
+//!
+//! `S` is 1 for a set (member) and 2 for a hash (field, value). Expire times of single fields will be a third string
+//! of each entry, or a tree of their own keyed by time; nothing here depends on `S` being less than 3.
+
+use std::ops::Range;
+
+use crate::keyhash::member_hash;
+use crate::packed::Packed;
+use crate::tree::{Bias, ByKey, ByRank, Cursor, LEAF_FILL_BYTES_MAX, Leaf, Tree, TreeBuilder, Walk};
+
+/// Bits of a member's hash that order it: what a scan cursor can hold.
+const PLACE_BITS: u32 = 53;
+/// How full a bulk build makes leaves.
+const LEAF_FILL_BYTES_BUILT: usize = LEAF_FILL_BYTES_MAX * 7 / 8;
+
+/// A position in member-hash space, below 2^53.
+type Place = u64;
+
+fn place_of(hash: u64) -> Place {
+    hash >> (u64::BITS - PLACE_BITS)
+}
+
+fn tag_of(hash: u64) -> u8 {
+    hash as u8
+}
+
+/// Entries in the order in which they came: `S` items each.
+#[derive(Clone, Default)]
+pub struct SequenceLeaf<const S: usize> {
+    /// The items of all entries.
+    pub items: Packed,
+}
+
+impl<const S: usize> Leaf for SequenceLeaf<S> {
+    type Key = ();
+
+    fn len(&self) -> usize {
+        self.items.len() / S
+    }
+
+    fn fill_bytes(&self) -> usize {
+        self.items.fill_bytes()
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.items.heap_bytes()
+    }
+
+    fn split(&mut self, bias: Bias) -> Option<((), Self)> {
+        let at = balanced_split(&self.items, S, bias)?;
+        Some(((), SequenceLeaf { items: self.items.split_off(at * S) }))
+    }
+
+    fn append(&mut self, right: &Self) {
+        self.items.append(&right.items);
+    }
+
+    fn remove_range(&mut self, range: Range<usize>) {
+        self.items.remove(range.start * S..range.end * S);
+    }
+}
+
+/// The number of entries, of `stride` items each, that give the left part its share of the bytes.
+pub(crate) fn balanced_split(items: &Packed, stride: usize, bias: Bias) -> Option<usize> {
+    let entries = items.len() / stride;
+    if entries < 2 {
+        return None;
+    }
+    let target = bias.left_share(items.fill_bytes());
+    let mut filled = 0;
+    let mut at = 0;
+    while at < entries && filled < target {
+        filled += entry_fill_bytes(items, at, stride);
+        at += 1;
+    }
+    Some(at.clamp(1, entries - 1))
+}
+
+/// What one entry contributes to its leaf's weight, nearly.
+pub(crate) fn entry_fill_bytes(items: &Packed, entry: usize, stride: usize) -> usize {
+    (entry * stride..(entry + 1) * stride).map(|i| items.get(i).len().min(62) + 2).sum()
+}
+
+/// Entries whose hashes lie in one range, unordered.
+#[derive(Clone, Default)]
+pub struct TaggedLeaf<const S: usize> {
+    tags: Vec<u8>,
+    /// The items of all entries, `S` each.
+    pub items: Packed,
+}
+
+impl<const S: usize> TaggedLeaf<S> {
+    fn find(&self, member: &[u8], tag: u8) -> Option<usize> {
+        const LOW: u64 = 0x0101_0101_0101_0101;
+        const HIGH: u64 = 0x8080_8080_8080_8080;
+        let wanted = LOW * u64::from(tag);
+        let mut chunks = self.tags.chunks_exact(8);
+        let mut base = 0;
+        for chunk in &mut chunks {
+            let mut word = [0; 8];
+            word.copy_from_slice(chunk);
+            let differing = u64::from_le_bytes(word) ^ wanted;
+            // A byte that is zero shows as a high bit; now and then so does its neighbour, which the comparison settles.
+            let mut zeros = differing.wrapping_sub(LOW) & !differing & HIGH;
+            while zeros != 0 {
+                let entry = base + zeros.trailing_zeros() as usize / 8;
+                if self.items.get(entry * S) == member {
+                    return Some(entry);
+                }
+                zeros &= zeros - 1;
+            }
+            base += 8;
+        }
+        let rest = chunks.remainder().iter().enumerate();
+        rest.filter(|&(_, &t)| t == tag)
+            .map(|(i, _)| base + i)
+            .find(|&entry| self.items.get(entry * S) == member)
+    }
+
+    fn push(&mut self, tag: u8, entry: [&[u8]; S]) {
+        if self.tags.capacity() == self.tags.len() {
+            self.tags.reserve_exact(8 + self.tags.len() / 4);
+        }
+        self.tags.push(tag);
+        for item in entry {
+            self.items.push(item);
+        }
+    }
+
+    fn push_from(&mut self, other: &Packed, entry: usize, tag: u8) {
+        self.tags.push(tag);
+        for item in entry * S..(entry + 1) * S {
+            self.items.push_from(other, item);
+        }
+    }
+
+    fn shrink_to_fit(&mut self) {
+        self.tags.shrink_to_fit();
+        self.items.shrink_to_fit();
+    }
+}
+
+impl<const S: usize> Leaf for TaggedLeaf<S> {
+    type Key = Place;
+
+    fn len(&self) -> usize {
+        self.tags.len()
+    }
+
+    fn fill_bytes(&self) -> usize {
+        self.tags.len() + self.items.fill_bytes()
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.tags.capacity() + self.items.heap_bytes()
+    }
+
+    fn split(&mut self, bias: Bias) -> Option<(Place, Self)> {
+        let mut order: Vec<(Place, usize)> =
+            (0..self.len()).map(|i| (place_of(member_hash(self.items.get(i * S))), i)).collect();
+        order.sort_unstable();
+        let target = bias.left_share(self.items.fill_bytes());
+        let (mut filled, mut at) = (0, 0);
+        while at < order.len() && filled < target {
+            filled += entry_fill_bytes(&self.items, order[at].1, S);
+            at += 1;
+        }
+        at = at.clamp(1, order.len() - 1);
+        let boundary = (at..order.len()).chain((1..at).rev()).find(|&i| order[i - 1].0 != order[i].0)?;
+        let key = order[boundary].0;
+        // In insertion order on either side, so that clones of equal histories stay equal.
+        let (mut left, mut right) = (TaggedLeaf::default(), TaggedLeaf::default());
+        let mut is_right = vec![false; self.len()];
+        for &(_, entry) in &order[boundary..] {
+            is_right[entry] = true;
+        }
+        for (entry, &goes_right) in is_right.iter().enumerate() {
+            let side = if goes_right { &mut right } else { &mut left };
+            side.push_from(&self.items, entry, self.tags[entry]);
+        }
+        left.shrink_to_fit();
+        right.shrink_to_fit();
+        *self = left;
+        Some((key, right))
+    }
+
+    fn append(&mut self, right: &Self) {
+        self.tags.extend_from_slice(&right.tags);
+        self.items.append(&right.items);
+    }
+
+    fn remove_range(&mut self, range: Range<usize>) {
+        self.tags.drain(range.clone());
+        self.items.remove(range.start * S..range.end * S);
+    }
+}
+
+fn by_place(place: Place) -> ByKey<impl FnMut(&Place) -> bool> {
+    ByKey(move |key: &Place| *key <= place)
+}
+
+/// Entries of `S` byte strings, the first of them unique, small or large.
+#[derive(Clone)]
+pub enum Entries<const S: usize> {
+    /// In insertion order.
+    Small(Tree<SequenceLeaf<S>>),
+    /// In the order of the member's hash.
+    Large(Tree<TaggedLeaf<S>>),
+}
+
+impl<const S: usize> Default for Entries<S> {
+    fn default() -> Self {
+        Entries::Small(Tree::default())
+    }
+}
+
+impl<const S: usize> Entries<S> {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Entries::Small(tree) => tree.len(),
+            Entries::Large(tree) => tree.len(),
+        }
+    }
+
+    pub(crate) fn is_large(&self) -> bool {
+        matches!(self, Entries::Large(_))
+    }
+
+    pub(crate) fn memory_bytes(&self) -> usize {
+        match self {
+            Entries::Small(tree) => tree.memory_bytes(),
+            Entries::Large(tree) => tree.memory_bytes(),
+        }
+    }
+
+    pub(crate) fn node_count(&self) -> usize {
+        match self {
+            Entries::Small(tree) => tree.node_count(),
+            Entries::Large(tree) => tree.node_count(),
+        }
+    }
+
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Entries::Small(a), Entries::Small(b)) => a.is_same(b),
+            (Entries::Large(a), Entries::Large(b)) => a.is_same(b),
+            _ => false,
+        }
+    }
+
+    /// Where `member` stands: the items of its leaf, and the index of its first item.
+    pub(crate) fn find(&self, member: &[u8]) -> Option<(&Packed, usize)> {
+        match self {
+            Entries::Small(tree) => {
+                tree.leaves().find_map(|(_, leaf)| Some((&leaf.items, leaf.items.find(member, 0, S)?)))
+            }
+            Entries::Large(tree) => {
+                let hash = member_hash(member);
+                let leaf = tree.leaf(&mut by_place(place_of(hash)));
+                Some((&leaf.items, leaf.find(member, tag_of(hash))? * S))
+            }
+        }
+    }
+
+    /// The rank of `member` in the small form.
+    fn small_rank(tree: &Tree<SequenceLeaf<S>>, member: &[u8]) -> Option<usize> {
+        tree.leaves().find_map(|(start, leaf)| Some(start + leaf.items.find(member, 0, S)? / S))
+    }
+
+    /// Adds the entry, or replaces all but the member of the one that is there. True if it was added.
+    pub(crate) fn put(&mut self, entry: [&[u8]; S]) -> bool {
+        let member = entry[0];
+        match self {
+            Entries::Small(tree) => match Self::small_rank(tree, member) {
+                Some(rank) if S == 1 => {
+                    debug_assert!(rank < tree.len());
+                    false
+                }
+                Some(rank) => {
+                    tree.edit(&mut ByRank::existing(rank), |leaf, seek| {
+                        replace_values(&mut leaf.items, seek.rest, &entry);
+                    });
+                    false
+                }
+                None => {
+                    tree.edit(&mut ByRank::insertion(tree.len()), |leaf, _| {
+                        entry.iter().for_each(|item| leaf.items.push(item));
+                    });
+                    true
+                }
+            },
+            Entries::Large(tree) => {
+                let hash = member_hash(member);
+                let mut seek = by_place(place_of(hash));
+                // Without values to replace, a member that is there must not cost a shared leaf its copy.
+                if S == 1 && tree.leaf(&mut seek).find(member, tag_of(hash)).is_some() {
+                    return false;
+                }
+                tree.edit(&mut seek, |leaf, _| match leaf.find(member, tag_of(hash)) {
+                    Some(found) => {
+                        replace_values(&mut leaf.items, found, &entry);
+                        false
+                    }
+                    None => {
+                        leaf.push(tag_of(hash), entry);
+                        true
+                    }
+                })
+            }
+        }
+    }
+
+    /// Removes the entry of `member`; false if there is none.
+    pub(crate) fn remove(&mut self, member: &[u8]) -> bool {
+        match self {
+            Entries::Small(tree) => {
+                let Some(rank) = Self::small_rank(tree, member) else { return false };
+                tree.remove_range(rank..rank + 1);
+                true
+            }
+            Entries::Large(tree) => {
+                let hash = member_hash(member);
+                let mut seek = by_place(place_of(hash));
+                let Some(found) = tree.leaf(&mut seek).find(member, tag_of(hash)) else { return false };
+                tree.edit(&mut seek, |leaf, _| leaf.remove_range(found..found + 1));
+                true
+            }
+        }
+    }
+
+    /// Removes the entry of rank `rank`, which must exist.
+    pub(crate) fn remove_at(&mut self, rank: usize) {
+        match self {
+            Entries::Small(tree) => tree.remove_range(rank..rank + 1),
+            Entries::Large(tree) => tree.edit(&mut ByRank::existing(rank), |leaf, seek: &ByRank| {
+                leaf.remove_range(seek.rest..seek.rest + 1);
+            }),
+        }
+    }
+
+    /// The entry of rank `rank`: the items of its leaf, and the index of its first item.
+    pub(crate) fn at(&self, rank: usize) -> Option<(&Packed, usize)> {
+        match self {
+            Entries::Small(tree) => tree.leaf_at(rank).map(|(leaf, i)| (&leaf.items, i * S)),
+            Entries::Large(tree) => tree.leaf_at(rank).map(|(leaf, i)| (&leaf.items, i * S)),
+        }
+    }
+
+    /// Calls `visit` with all entries of the small form, or with at least `count` entries (if there are so many) of
+    /// the large one whose place is not below `cursor`. Returns the cursor to go on from, 0 at the end. An entry
+    /// that is there from the first to the last call of a scan is visited, however the tree changes in between.
+    pub(crate) fn scan(&self, cursor: u64, count: usize, visit: &mut dyn FnMut(&Packed, usize)) -> u64 {
+        let tree = match self {
+            Entries::Small(tree) => {
+                for (_, leaf) in tree.leaves() {
+                    (0..leaf.len()).for_each(|i| visit(&leaf.items, i * S));
+                }
+                return 0;
+            }
+            Entries::Large(tree) => tree,
+        };
+        if cursor >> PLACE_BITS != 0 {
+            return 0;
+        }
+        let mut visited = 0;
+        let mut order = Vec::new();
+        let (mut leaf, mut rank) = tree.find(&mut by_place(cursor));
+        loop {
+            order.clear();
+            order.extend((0..leaf.len()).map(|i| (place_of(member_hash(leaf.items.get(i * S))), i)));
+            order.retain(|&(place, _)| place >= cursor);
+            order.sort_unstable();
+            let mut last = None;
+            for &(place, entry) in &order {
+                if visited >= count.max(1) && last != Some(place) {
+                    return place;
+                }
+                visit(&leaf.items, entry * S);
+                visited += 1;
+                last = Some(place);
+            }
+            rank += leaf.len();
+            match tree.leaf_at(rank) {
+                Some((next, _)) => leaf = next,
+                None => return 0,
+            }
+        }
+    }
+
+    /// Changes to the large form, for good.
+    pub(crate) fn make_large(&mut self) {
+        if let Entries::Small(tree) = self {
+            let mut builder = EntriesBuilder::default();
+            for (_, leaf) in tree.leaves() {
+                for entry in 0..leaf.len() {
+                    builder.push(std::array::from_fn(|i| leaf.items.get(entry * S + i)));
+                }
+            }
+            *self = builder.finish();
+        }
+    }
+}
+
+fn replace_values<const S: usize>(items: &mut Packed, entry: usize, new: &[&[u8]; S]) {
+    for (i, item) in new.iter().enumerate().skip(1) {
+        items.set(entry * S + i, item);
+    }
+}
+
+/// Collects distinct entries in any order and builds their large form at once.
+pub(crate) struct EntriesBuilder<const S: usize> {
+    order: Vec<(u64, u32, u32)>,
+    pages: Vec<Packed>,
+}
+
+impl<const S: usize> Default for EntriesBuilder<S> {
+    fn default() -> Self {
+        EntriesBuilder { order: Vec::new(), pages: Vec::new() }
+    }
+}
+
+impl<const S: usize> EntriesBuilder<S> {
+    /// Adds an entry whose member was not added before.
+    pub(crate) fn push(&mut self, entry: [&[u8]; S]) {
+        if self.pages.last().is_none_or(|page| page.fill_bytes() > 4 * LEAF_FILL_BYTES_MAX) {
+            self.pages.push(Packed::default());
+        }
+        let page_index = self.pages.len() - 1;
+        let page = &mut self.pages[page_index];
+        self.order.push((member_hash(entry[0]), page_index as u32, page.len() as u32));
+        entry.iter().for_each(|item| page.push(item));
+    }
+
+    pub(crate) fn finish(mut self) -> Entries<S> {
+        self.order.sort_unstable();
+        let mut builder = TreeBuilder::default();
+        let mut leaf = TaggedLeaf::<S>::default();
+        let (mut leaf_place, mut last_place) = (0, 0);
+        for &(hash, page, item) in &self.order {
+            let place = place_of(hash);
+            // Entries of one place must share a leaf.
+            if leaf.fill_bytes() > LEAF_FILL_BYTES_BUILT && place != last_place {
+                leaf.shrink_to_fit();
+                builder.push(leaf_place, std::mem::take(&mut leaf));
+                leaf_place = place;
+            }
+            leaf.push_from(&self.pages[page as usize], item as usize / S, tag_of(hash));
+            last_place = place;
+        }
+        if leaf.len() > 0 {
+            leaf.shrink_to_fit();
+            builder.push(leaf_place, leaf);
+        }
+        Entries::Large(builder.finish())
+    }
+}
+
+enum Standing<const S: usize> {
+    Small(Cursor<SequenceLeaf<S>>),
+    Large(Cursor<TaggedLeaf<S>>),
+}
+
+/// Steps through a clone of the entries, which it owns.
+pub(crate) struct EntriesIter<const S: usize> {
+    cursor: Standing<S>,
+    walk: Walk,
+    remaining: usize,
+}
+
+impl<const S: usize> EntriesIter<S> {
+    pub(crate) fn new(entries: &Entries<S>) -> Self {
+        let cursor = match entries {
+            Entries::Small(tree) => Standing::Small(Cursor::new(tree)),
+            Entries::Large(tree) => Standing::Large(Cursor::new(tree)),
+        };
+        let len = entries.len();
+        EntriesIter { cursor, walk: Walk::new(0, false, len), remaining: len }
+    }
+
+    /// The next entry: the items of its leaf, and the index of its first item.
+    pub(crate) fn next(&mut self) -> Option<(&Packed, usize)> {
+        let rank = self.walk.step()?;
+        let found = match &mut self.cursor {
+            Standing::Small(cursor) => cursor.at(rank).map(|(leaf, i)| (&leaf.items, i * S)),
+            Standing::Large(cursor) => cursor.at(rank).map(|(leaf, i)| (&leaf.items, i * S)),
+        };
+        if found.is_some() {
+            self.remaining -= 1;
+        }
+        found
+    }
+
+    /// Entries not yet returned.
+    pub(crate) fn remaining(&self) -> usize {
+        self.remaining
+    }
+}

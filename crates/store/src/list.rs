@@ -1,0 +1,347 @@
+//! Lists: a tree of packed leaves by position.
+//!
+//! What `OBJECT ENCODING` calls a listpack or a quicklist is here one representation; the encoding reported follows
+//! the sizes Redis 7.2 would have (`listTypeTryConversionAppend`, `listTypeTryConvertQuicklist`).
+
+use crate::encoding::{Encoding, Thresholds};
+use crate::entries::SequenceLeaf;
+use crate::packed::{Bytes, canonical_integer};
+use crate::tree::{ByRank, Cursor, Tree, Walk};
+
+/// Header and end byte of a listpack, in bytes.
+const LISTPACK_FRAME_BYTES: usize = 7;
+/// With a limit in elements, a listpack is still no larger than this, in bytes.
+const LISTPACK_SAFE_BYTES_MAX: usize = 8192;
+/// Redis's default: 8 KiB.
+const DEFAULT_FILL: i64 = -2;
+
+/// A list. `Clone` is O(1); a writer copies what it touches.
+#[derive(Clone)]
+pub struct List {
+    tree: Tree<SequenceLeaf<1>>,
+    /// Bytes of the elements in a listpack's encoding, without its frame. Kept while `is_small`.
+    listpack_bytes: usize,
+    /// `list_max_listpack_size` at the last write that knew it.
+    fill: i64,
+    is_small: bool,
+}
+
+impl Default for List {
+    fn default() -> Self {
+        List { tree: Tree::default(), listpack_bytes: 0, fill: DEFAULT_FILL, is_small: true }
+    }
+}
+
+impl List {
+    /// A list without elements.
+    pub fn new() -> Self {
+        List::default()
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.tree.len()
+    }
+
+    /// True without elements.
+    pub fn is_empty(&self) -> bool {
+        self.tree.is_empty()
+    }
+
+    /// Announces that `count` elements of `bytes` bytes in all follow, as one RPUSH's arguments do: a list that
+    /// cannot stay small with them changes its encoding now.
+    pub fn expect_elements(&mut self, bytes: usize, count: usize, thresholds: &Thresholds) {
+        self.fill = thresholds.list_max_listpack_size;
+        if self.is_small
+            && exceeds(self.fill, LISTPACK_FRAME_BYTES + self.listpack_bytes + bytes, self.len() + count)
+        {
+            self.is_small = false;
+        }
+    }
+
+    /// Inserts at the front.
+    pub fn push_front(&mut self, element: &[u8], thresholds: &Thresholds) {
+        self.expect_elements(element.len(), 1, thresholds);
+        self.insert(0, element);
+    }
+
+    /// Inserts at the back.
+    pub fn push_back(&mut self, element: &[u8], thresholds: &Thresholds) {
+        self.expect_elements(element.len(), 1, thresholds);
+        self.insert(self.len(), element);
+    }
+
+    /// Removes and returns the first element.
+    pub fn pop_front(&mut self) -> Option<Vec<u8>> {
+        self.take(0)
+    }
+
+    /// Removes and returns the last element.
+    pub fn pop_back(&mut self) -> Option<Vec<u8>> {
+        self.take(self.len().checked_sub(1)?)
+    }
+
+    /// The element at `index`.
+    pub fn get(&self, index: usize) -> Option<Bytes<'_>> {
+        self.tree.leaf_at(index).map(|(leaf, at)| Bytes::slice(leaf.items.get(at)))
+    }
+
+    /// Replaces the element at `index`; false if there is none.
+    pub fn set(&mut self, index: usize, element: &[u8]) -> bool {
+        if index >= self.len() {
+            return false;
+        }
+        if self.is_small
+            && exceeds(self.fill, LISTPACK_FRAME_BYTES + self.listpack_bytes + element.len(), self.len())
+        {
+            self.is_small = false;
+        }
+        let old_bytes = self.tree.edit(&mut ByRank::existing(index), |leaf, seek: &ByRank| {
+            let old_bytes = listpack_entry_bytes(leaf.items.get(seek.rest));
+            leaf.items.set(seek.rest, element);
+            old_bytes
+        });
+        if self.is_small {
+            self.listpack_bytes = self.listpack_bytes + listpack_entry_bytes(element) - old_bytes;
+        }
+        self.shrunk();
+        true
+    }
+
+    /// Inserts before the element at `index`, or at the end. Panics when `index` is past the end. Does not leave the
+    /// small form on its own unless the element alone is too large: [`List::expect_elements`] does.
+    pub fn insert(&mut self, index: usize, element: &[u8]) {
+        assert!(index <= self.len(), "list: insert at {index} of {}", self.len());
+        self.tree
+            .edit(&mut ByRank::insertion(index), |leaf, seek: &ByRank| leaf.items.insert(seek.rest, element));
+        if self.is_small {
+            self.listpack_bytes += listpack_entry_bytes(element);
+            if exceeds(self.fill, LISTPACK_FRAME_BYTES + self.listpack_bytes, self.len()) {
+                self.is_small = false;
+            }
+        }
+    }
+
+    /// Removes the element at `index`; false if there is none.
+    pub fn remove(&mut self, index: usize) -> bool {
+        if index >= self.len() {
+            return false;
+        }
+        self.remove_range(index, index + 1);
+        true
+    }
+
+    /// Removes elements equal to `element` and returns how many: the first `count`, the last `-count`, or all if
+    /// `count` is 0.
+    pub fn remove_matching(&mut self, element: &[u8], count: i64) -> usize {
+        let limit =
+            if count == 0 { usize::MAX } else { usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX) };
+        let mut found: Vec<usize> = self.positions(element, count < 0).take(limit).collect();
+        if count >= 0 {
+            found.reverse();
+        }
+        for run in found.chunk_by(|a, b| *a == b + 1) {
+            self.remove_range(run[run.len() - 1], run[0] + 1);
+        }
+        found.len()
+    }
+
+    /// Keeps the elements from `start` to `end`, inclusive; none if `start` is past `end` or the list's end.
+    pub fn trim(&mut self, start: usize, end: usize) {
+        let len = self.len();
+        if start > end || start >= len {
+            self.remove_range(0, len);
+            return;
+        }
+        if end < len - 1 {
+            self.remove_range(end + 1, len);
+        }
+        self.remove_range(0, start);
+    }
+
+    /// Removes the elements from `start` up to but not including `end`.
+    pub fn remove_range(&mut self, start: usize, end: usize) {
+        if start >= end {
+            return;
+        }
+        if self.is_small {
+            let removed: usize = (start..end)
+                .filter_map(|index| self.tree.leaf_at(index))
+                .map(|(leaf, at)| listpack_entry_bytes(leaf.items.get(at)))
+                .sum();
+            self.listpack_bytes -= removed;
+        }
+        self.tree.remove_range(start..end);
+        self.shrunk();
+    }
+
+    /// The indexes of the elements equal to `element`, ascending, or descending with `reverse`.
+    pub fn positions<'a>(&'a self, element: &'a [u8], reverse: bool) -> Positions<'a> {
+        let len = self.len();
+        Positions { list: self, element, leaf: None, walk: Walk::new(0, false, len), len, reverse }
+    }
+
+    /// Steps through what the list is now, from index `start` on or, with `reverse`, from there towards the front
+    /// (a start past the end then means the last element), whatever is written to it meanwhile.
+    pub fn iter(&self, start: usize, reverse: bool) -> ListIter {
+        ListIter { cursor: Cursor::new(&self.tree), walk: Walk::new(start, reverse, self.len()) }
+    }
+
+    /// `Listpack` or `Quicklist`.
+    pub fn encoding(&self) -> Encoding {
+        if self.is_small { Encoding::Listpack } else { Encoding::Quicklist }
+    }
+
+    /// Bytes of memory, what is shared with clones included. O(1).
+    pub fn memory_bytes(&self) -> usize {
+        self.tree.memory_bytes()
+    }
+
+    /// Number of tree nodes that dropping the last clone frees: a reaper's measure. O(1).
+    pub fn weight(&self) -> usize {
+        self.tree.node_count()
+    }
+
+    /// True if both are clones between which nothing was written.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.tree.is_same(&other.tree)
+    }
+
+    fn take(&mut self, index: usize) -> Option<Vec<u8>> {
+        if index >= self.len() {
+            return None;
+        }
+        let element = self.tree.edit(&mut ByRank::existing(index), |leaf, seek: &ByRank| {
+            let element = leaf.items.get(seek.rest).to_vec();
+            leaf.items.remove(seek.rest..seek.rest + 1);
+            element
+        });
+        if self.is_small {
+            self.listpack_bytes -= listpack_entry_bytes(&element);
+        }
+        self.shrunk();
+        Some(element)
+    }
+
+    /// A large list that has become smaller than half the limit is a listpack again. The elements are measured only
+    /// when there are few enough nodes that the answer is likely yes.
+    fn shrunk(&mut self) {
+        if self.is_small || self.tree.node_count() > 64 {
+            return;
+        }
+        let (bytes_max, count_max) = limits(self.fill);
+        let (bytes_max, count_max) = (bytes_max / 2, count_max / 2);
+        if self.len() > count_max || self.tree.memory_bytes() / 2 > bytes_max {
+            return;
+        }
+        let bytes: usize =
+            self.tree.leaves().flat_map(|(_, leaf)| leaf.items.iter()).map(listpack_entry_bytes).sum();
+        if LISTPACK_FRAME_BYTES + bytes <= bytes_max {
+            self.is_small = true;
+            self.listpack_bytes = bytes;
+        }
+    }
+}
+
+/// Largest listpack, in bytes and in elements, under `list-max-listpack-size fill`.
+fn limits(fill: i64) -> (usize, usize) {
+    if fill >= 0 {
+        return (LISTPACK_SAFE_BYTES_MAX, usize::try_from(fill).unwrap_or(usize::MAX).max(1));
+    }
+    let bytes_max = match fill {
+        -1 => 4096,
+        -2 => 8192,
+        -3 => 16384,
+        -4 => 32768,
+        _ => 65536,
+    };
+    (bytes_max, usize::MAX)
+}
+
+fn exceeds(fill: i64, bytes: usize, count: usize) -> bool {
+    let (bytes_max, count_max) = limits(fill);
+    bytes > bytes_max || count > count_max
+}
+
+/// Bytes of one element in Redis's listpack encoding.
+fn listpack_entry_bytes(element: &[u8]) -> usize {
+    let encoded = match canonical_integer(element) {
+        Some(0..=127) => 1,
+        Some(-4096..=4095) => 2,
+        Some(value) if i16::try_from(value).is_ok() => 3,
+        Some(-8_388_608..=8_388_607) => 4,
+        Some(value) if i32::try_from(value).is_ok() => 5,
+        Some(_) => 9,
+        None => {
+            element.len()
+                + match element.len() {
+                    0..=63 => 1,
+                    64..=4095 => 2,
+                    _ => 5,
+                }
+        }
+    };
+    let length_of_length = match encoded {
+        0..=127 => 1,
+        128..=16_383 => 2,
+        16_384..=2_097_151 => 3,
+        2_097_152..=268_435_455 => 4,
+        _ => 5,
+    };
+    encoded + length_of_length
+}
+
+/// The indexes of equal elements in a list.
+pub struct Positions<'a> {
+    list: &'a List,
+    element: &'a [u8],
+    leaf: Option<(usize, &'a SequenceLeaf<1>)>,
+    walk: Walk,
+    len: usize,
+    reverse: bool,
+}
+
+impl Iterator for Positions<'_> {
+    type Item = usize;
+
+    fn next(&mut self) -> Option<usize> {
+        loop {
+            let step = self.walk.step()?;
+            if step >= self.len {
+                return None;
+            }
+            let index = if self.reverse { self.len - 1 - step } else { step };
+            let (start, leaf) = match self.leaf {
+                Some((start, leaf)) if index >= start && index - start < leaf.items.len() => (start, leaf),
+                _ => {
+                    let (leaf, start) = self.list.tree.find(&mut ByRank::existing(index));
+                    self.leaf = Some((start, leaf));
+                    (start, leaf)
+                }
+            };
+            if leaf.items.get(index - start) == self.element {
+                return Some(index);
+            }
+        }
+    }
+}
+
+/// Steps through a clone of a list, which it owns.
+pub struct ListIter {
+    cursor: Cursor<SequenceLeaf<1>>,
+    walk: Walk,
+}
+
+impl ListIter {
+    /// The next element.
+    #[expect(clippy::should_implement_trait, reason = "lends from itself")]
+    pub fn next(&mut self) -> Option<&[u8]> {
+        let index = self.walk.step()?;
+        self.cursor.at(index).map(|(leaf, at)| leaf.items.get(at))
+    }
+
+    /// The index of the element that [`ListIter::next`] will return.
+    pub fn index(&self) -> Option<usize> {
+        self.walk.peek().filter(|&index| index < self.cursor.len())
+    }
+}

@@ -1,0 +1,230 @@
+//! Long strings: chunks of 16 KiB in groups of 128, both shared between clones.
+//!
+//! Invariant: every group but the last has `GROUP_CHUNKS` chunks, every chunk but the last `CHUNK_BYTES` bytes; no
+//! group and no chunk is empty. So position `p` is byte `p % CHUNK_BYTES` of chunk `p / CHUNK_BYTES`.
+
+use std::ops::Range;
+use std::sync::{Arc, LazyLock};
+
+/// Bytes of a chunk.
+pub const CHUNK_BYTES: usize = 16 * 1024;
+/// Chunks of a group: a group spans 2 MiB, so that the largest string (512 MiB) has 256 groups.
+const GROUP_CHUNKS: usize = 128;
+
+/// What gaps are filled with: a long gap shares one chunk.
+static ZEROS: LazyLock<Chunk> = LazyLock::new(|| Chunk(Arc::new(vec![0; CHUNK_BYTES])));
+
+/// A handle on one chunk: its bytes stay what they are for as long as it lives.
+#[derive(Clone)]
+pub struct Chunk(Arc<Vec<u8>>);
+
+impl AsRef<[u8]> for Chunk {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+type Group = Vec<Chunk>;
+
+/// A byte string too long to be one allocation. `Clone` is O(1); a writer copies the chunks it touches and their
+/// paths.
+#[derive(Clone, Default)]
+pub struct LongString {
+    groups: Arc<Vec<Arc<Group>>>,
+    len: usize,
+}
+
+impl LongString {
+    /// The empty string.
+    pub fn new() -> Self {
+        LongString::default()
+    }
+
+    /// A copy of `bytes`.
+    pub fn from_slice(bytes: &[u8]) -> Self {
+        let chunks: Vec<Chunk> =
+            bytes.chunks(CHUNK_BYTES).map(|part| Chunk(Arc::new(part.to_vec()))).collect();
+        let groups = chunks.chunks(GROUP_CHUNKS).map(|group| Arc::new(group.to_vec())).collect();
+        LongString { groups: Arc::new(groups), len: bytes.len() }
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True without bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// A copy of the bytes in `range`, which is cut at the string's end.
+    pub fn read(&self, range: Range<usize>) -> Vec<u8> {
+        let end = range.end.min(self.len);
+        let mut bytes = Vec::with_capacity(end.saturating_sub(range.start));
+        let mut at = range.start;
+        while at < end {
+            let part = self.chunk_tail(at);
+            let part = &part[..part.len().min(end - at)];
+            bytes.extend_from_slice(part);
+            at += part.len();
+        }
+        bytes
+    }
+
+    /// A copy of the whole.
+    pub fn to_vec(&self) -> Vec<u8> {
+        self.read(0..self.len)
+    }
+
+    /// The byte at `index`.
+    pub fn get_byte(&self, index: usize) -> Option<u8> {
+        (index < self.len).then(|| self.chunk_tail(index)[0])
+    }
+
+    /// Sets the byte at `index`, filling a gap with zeros; returns the byte that was there.
+    pub fn set_byte(&mut self, index: usize, byte: u8) -> u8 {
+        let before = self.get_byte(index).unwrap_or(0);
+        self.write_at(index, &[byte]);
+        before
+    }
+
+    /// Writes `bytes` from `offset` on; a gap before `offset` is filled with zeros. Empty `bytes` change nothing.
+    pub fn write_at(&mut self, offset: usize, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        if offset > self.len {
+            self.append_zeros(offset - self.len);
+        }
+        let overlap = bytes.len().min(self.len - offset);
+        let (mut rest, mut at) = (&bytes[..overlap], offset);
+        while !rest.is_empty() {
+            let within = at % CHUNK_BYTES;
+            let (part, later) = rest.split_at(rest.len().min(CHUNK_BYTES - within));
+            let groups = Arc::make_mut(&mut self.groups);
+            let group = Arc::make_mut(&mut groups[at / (CHUNK_BYTES * GROUP_CHUNKS)]);
+            let chunk = Arc::make_mut(&mut group[at / CHUNK_BYTES % GROUP_CHUNKS].0);
+            chunk[within..within + part.len()].copy_from_slice(part);
+            at += part.len();
+            rest = later;
+        }
+        self.append(&bytes[overlap..]);
+    }
+
+    /// Appends `bytes`.
+    pub fn append(&mut self, bytes: &[u8]) {
+        let (fill, rest) = bytes.split_at(bytes.len().min(self.room()));
+        if !fill.is_empty()
+            && let Some(chunk) = self.last_chunk()
+        {
+            // Steps of a quarter, up to the chunk: a string that grows by single bytes is not copied each time.
+            if chunk.capacity() - chunk.len() < fill.len() {
+                let step = fill.len().max(chunk.len() / 4).min(CHUNK_BYTES - chunk.len());
+                chunk.reserve_exact(step);
+            }
+            chunk.extend_from_slice(fill);
+            self.len += fill.len();
+        }
+        for part in rest.chunks(CHUNK_BYTES) {
+            self.push_chunk(Chunk(Arc::new(part.to_vec())));
+        }
+    }
+
+    /// Cuts the string to `len` bytes; without effect if it is not longer.
+    pub fn truncate(&mut self, len: usize) {
+        if len >= self.len {
+            return;
+        }
+        let chunk_count = len.div_ceil(CHUNK_BYTES);
+        let groups = Arc::make_mut(&mut self.groups);
+        groups.truncate(chunk_count.div_ceil(GROUP_CHUNKS));
+        self.len = len;
+        let Some(group) = groups.last_mut() else { return };
+        let group_chunks = chunk_count - (chunk_count - 1) / GROUP_CHUNKS * GROUP_CHUNKS;
+        let chunk_len = len - (chunk_count - 1) * CHUNK_BYTES;
+        if group.len() > group_chunks || group.last().is_some_and(|chunk| chunk.0.len() > chunk_len) {
+            let group = Arc::make_mut(group);
+            group.truncate(group_chunks);
+            if let Some(chunk) = group.last_mut() {
+                let chunk = Arc::make_mut(&mut chunk.0);
+                chunk.truncate(chunk_len);
+                chunk.shrink_to_fit();
+            }
+        }
+    }
+
+    /// The chunks from the one that holds byte `start` on. The first chunk begins at or before `start`, at a multiple
+    /// of [`CHUNK_BYTES`]. Owns a clone of the string.
+    pub fn chunks(&self, start: usize) -> Chunks {
+        Chunks { groups: Arc::clone(&self.groups), next: start / CHUNK_BYTES }
+    }
+
+    /// Bytes of memory, what is shared with clones included. O(1).
+    pub fn memory_bytes(&self) -> usize {
+        let chunk_count = self.len.div_ceil(CHUNK_BYTES);
+        self.len + chunk_count * (size_of::<Chunk>() + 40) + self.groups.len() * 48 + 40
+    }
+
+    /// Number of allocation groups that dropping the last clone frees: a reaper's measure. O(1).
+    pub fn weight(&self) -> usize {
+        self.len.div_ceil(CHUNK_BYTES) + self.groups.len()
+    }
+
+    /// True if both are clones between which nothing was written.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.groups, &other.groups)
+    }
+
+    /// The bytes from `at`, which must be below the length, to the end of its chunk.
+    fn chunk_tail(&self, at: usize) -> &[u8] {
+        let chunk = at / CHUNK_BYTES;
+        &self.groups[chunk / GROUP_CHUNKS][chunk % GROUP_CHUNKS].as_ref()[at % CHUNK_BYTES..]
+    }
+
+    /// Bytes that the last chunk can still take.
+    fn room(&self) -> usize {
+        self.len.next_multiple_of(CHUNK_BYTES) - self.len
+    }
+
+    fn last_chunk(&mut self) -> Option<&mut Vec<u8>> {
+        let group = Arc::make_mut(&mut self.groups).last_mut()?;
+        Arc::make_mut(group).last_mut().map(|chunk| Arc::make_mut(&mut chunk.0))
+    }
+
+    fn push_chunk(&mut self, chunk: Chunk) {
+        self.len += chunk.0.len();
+        let groups = Arc::make_mut(&mut self.groups);
+        match groups.last_mut() {
+            Some(group) if group.len() < GROUP_CHUNKS => Arc::make_mut(group).push(chunk),
+            _ => groups.push(Arc::new(vec![chunk])),
+        }
+    }
+
+    fn append_zeros(&mut self, count: usize) {
+        let zeros = ZEROS.as_ref();
+        let fill = count.min(self.room());
+        self.append(&zeros[..fill]);
+        let rest = count - fill;
+        for _ in 0..rest / CHUNK_BYTES {
+            self.push_chunk(ZEROS.clone());
+        }
+        self.append(&zeros[..rest % CHUNK_BYTES]);
+    }
+}
+
+/// The chunks of a clone of a string, which it owns.
+pub struct Chunks {
+    groups: Arc<Vec<Arc<Group>>>,
+    next: usize,
+}
+
+impl Iterator for Chunks {
+    type Item = Chunk;
+
+    fn next(&mut self) -> Option<Chunk> {
+        let chunk = self.groups.get(self.next / GROUP_CHUNKS)?.get(self.next % GROUP_CHUNKS)?.clone();
+        self.next += 1;
+        Some(chunk)
+    }
+}

@@ -1,0 +1,658 @@
+//! A counted, copy-on-write B+tree whose leaves are packed buffers: the large form of every collection.
+//!
+//! One tree serves lists (by position), sets and hashes (by hash of the member) and sorted sets (by score and
+//! member); what differs is the [`Leaf`], and the [`Seek`] with which an operation finds its way down.
+//!
+//! Invariants:
+//! - all leaves are equally deep; no node but the root is empty;
+//! - an inner node with `n` children has `n` counts and `n - 1` keys; every entry below child `i` sorts before
+//!   `keys[i]`, every entry below child `i + 1` at or after it;
+//! - `entries`, `bytes` and `nodes` of an inner node are the sums over its children.
+//!
+//! A clone shares the root. A writer makes its own copy of the nodes on its path that are shared, and of no other.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A leaf is split when it weighs more than this, in bytes.
+pub const LEAF_FILL_BYTES_MAX: usize = 1536;
+/// A leaf that weighs less than this is merged with a neighbour, if both fit.
+pub const LEAF_FILL_BYTES_MIN: usize = LEAF_FILL_BYTES_MAX / 4;
+/// Two leaves are merged if together they do not weigh more than this.
+const LEAF_MERGE_BYTES_MAX: usize = LEAF_FILL_BYTES_MAX * 3 / 4;
+/// Most children of an inner node. Copying a node touches every child's reference count, so that it stays modest.
+pub const CHILDREN_MAX: usize = 32;
+const CHILDREN_MIN: usize = CHILDREN_MAX / 4;
+const CHILDREN_MERGE_MAX: usize = CHILDREN_MAX * 3 / 4;
+const CHILDREN_BUILT: usize = CHILDREN_MAX * 7 / 8;
+/// The two reference counts before a shared node.
+const SHARED_HEADER_BYTES: usize = 16;
+
+/// Where a full node splits: in the middle, or near the end that keeps growing, so that the rest stays full.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Bias {
+    /// Both halves equal.
+    Middle,
+    /// The left part keeps nearly everything: entries arrive at the back.
+    Back,
+    /// The right part keeps nearly everything: entries arrive at the front.
+    Front,
+}
+
+impl Bias {
+    /// How much of a total of `total` stays in the left part.
+    pub fn left_share(self, total: usize) -> usize {
+        match self {
+            Bias::Middle => total / 2,
+            Bias::Back => total - total / 16,
+            Bias::Front => total / 16,
+        }
+    }
+}
+
+/// A bounded run of neighbouring entries.
+pub trait Leaf: Clone + Default {
+    /// Separates a leaf from its right neighbour.
+    type Key: Clone;
+
+    /// Number of entries.
+    fn len(&self) -> usize;
+    /// Weight that decides on splitting and merging, in bytes.
+    fn fill_bytes(&self) -> usize;
+    /// Memory behind the leaf, in bytes, without the leaf's own struct.
+    fn heap_bytes(&self) -> usize;
+    /// Keeps the lower part, returns the upper one and the key between them; `None` if that cannot be done.
+    fn split(&mut self, bias: Bias) -> Option<(Self::Key, Self)>;
+    /// Appends the right neighbour's entries.
+    fn append(&mut self, right: &Self);
+    /// Removes the entries of `range`.
+    fn remove_range(&mut self, range: Range<usize>);
+}
+
+/// Finds the way from the root to a leaf.
+pub trait Seek<L: Leaf> {
+    /// The child of `inner` to go down into.
+    fn child(&mut self, inner: &Inner<L>) -> usize;
+}
+
+/// Goes to the leaf that holds the entry of a rank, or where it would be inserted.
+pub struct ByRank {
+    /// On arrival: the entry's index within the leaf.
+    pub rest: usize,
+    inserting: bool,
+}
+
+impl ByRank {
+    /// To the entry of rank `rank`, which must exist.
+    pub fn existing(rank: usize) -> Self {
+        ByRank { rest: rank, inserting: false }
+    }
+
+    /// To where an entry can be inserted so that it gets rank `rank`.
+    pub fn insertion(rank: usize) -> Self {
+        ByRank { rest: rank, inserting: true }
+    }
+}
+
+impl<L: Leaf> Seek<L> for ByRank {
+    fn child(&mut self, inner: &Inner<L>) -> usize {
+        let last = inner.counts.len() - 1;
+        for (i, &count) in inner.counts[..last].iter().enumerate() {
+            if self.rest < count || (self.inserting && self.rest == count) {
+                return i;
+            }
+            self.rest -= count;
+        }
+        last
+    }
+}
+
+/// Goes to the last leaf whose left separator satisfies a predicate (which must hold for a prefix of all keys).
+pub struct ByKey<F>(pub F);
+
+impl<L: Leaf, F: FnMut(&L::Key) -> bool> Seek<L> for ByKey<F> {
+    fn child(&mut self, inner: &Inner<L>) -> usize {
+        inner.keys.partition_point(&mut self.0)
+    }
+}
+
+/// An inner node.
+#[derive(Clone)]
+pub struct Inner<L: Leaf> {
+    entries: usize,
+    bytes: usize,
+    nodes: usize,
+    keys: Vec<L::Key>,
+    counts: Vec<usize>,
+    children: Vec<Node<L>>,
+}
+
+enum Node<L: Leaf> {
+    Leaf(Arc<L>),
+    Inner(Arc<Inner<L>>),
+}
+
+impl<L: Leaf> Clone for Node<L> {
+    fn clone(&self) -> Self {
+        match self {
+            Node::Leaf(leaf) => Node::Leaf(Arc::clone(leaf)),
+            Node::Inner(inner) => Node::Inner(Arc::clone(inner)),
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Totals {
+    entries: usize,
+    bytes: usize,
+    nodes: usize,
+}
+
+impl<L: Leaf> Node<L> {
+    fn entries(&self) -> usize {
+        match self {
+            Node::Leaf(leaf) => leaf.len(),
+            Node::Inner(inner) => inner.entries,
+        }
+    }
+
+    fn totals(&self) -> Totals {
+        match self {
+            Node::Leaf(leaf) => Totals {
+                entries: leaf.len(),
+                bytes: leaf.heap_bytes() + size_of::<L>() + SHARED_HEADER_BYTES,
+                nodes: 1,
+            },
+            Node::Inner(inner) => Totals {
+                entries: inner.entries,
+                bytes: inner.bytes
+                    + inner.children.capacity()
+                        * (size_of::<Self>() + size_of::<usize>() + size_of::<L::Key>())
+                    + size_of::<Inner<L>>()
+                    + SHARED_HEADER_BYTES,
+                nodes: inner.nodes + 1,
+            },
+        }
+    }
+
+    fn split_if_full(&mut self, bias: Bias) -> Option<(L::Key, Self)> {
+        match self {
+            Node::Leaf(leaf) => {
+                if leaf.fill_bytes() <= LEAF_FILL_BYTES_MAX || leaf.len() < 2 {
+                    return None;
+                }
+                let (key, right) = Arc::make_mut(leaf).split(bias)?;
+                Some((key, Node::Leaf(Arc::new(right))))
+            }
+            Node::Inner(inner) => {
+                if inner.children.len() <= CHILDREN_MAX {
+                    return None;
+                }
+                let (key, right) = Arc::make_mut(inner).split(bias);
+                Some((key, Node::Inner(Arc::new(right))))
+            }
+        }
+    }
+
+    fn is_sparse(&self) -> bool {
+        match self {
+            Node::Leaf(leaf) => leaf.fill_bytes() < LEAF_FILL_BYTES_MIN,
+            Node::Inner(inner) => inner.children.len() < CHILDREN_MIN,
+        }
+    }
+
+    fn fits_with(&self, right: &Self) -> bool {
+        match (self, right) {
+            (Node::Leaf(a), Node::Leaf(b)) => a.fill_bytes() + b.fill_bytes() <= LEAF_MERGE_BYTES_MAX,
+            (Node::Inner(a), Node::Inner(b)) => a.children.len() + b.children.len() <= CHILDREN_MERGE_MAX,
+            _ => false,
+        }
+    }
+
+    fn absorb(&mut self, key: L::Key, right: Self) {
+        match (self, right) {
+            (Node::Leaf(a), Node::Leaf(b)) => Arc::make_mut(a).append(&b),
+            (Node::Inner(a), Node::Inner(b)) => Arc::make_mut(a).append(key, Arc::unwrap_or_clone(b)),
+            _ => unreachable!("tree: all leaves are equally deep"),
+        }
+    }
+}
+
+impl<L: Leaf> Inner<L> {
+    fn from_children(keys: Vec<L::Key>, children: Vec<Node<L>>) -> Self {
+        let mut inner = Inner { entries: 0, bytes: 0, nodes: 0, keys, counts: Vec::new(), children };
+        inner.counts = inner.children.iter().map(Node::entries).collect();
+        for i in 0..inner.children.len() {
+            inner.add(inner.children[i].totals());
+        }
+        inner
+    }
+
+    fn add(&mut self, totals: Totals) {
+        self.entries += totals.entries;
+        self.bytes += totals.bytes;
+        self.nodes += totals.nodes;
+    }
+
+    fn subtract(&mut self, totals: Totals) {
+        self.entries -= totals.entries;
+        self.bytes -= totals.bytes;
+        self.nodes -= totals.nodes;
+    }
+
+    /// Takes in that child `index`, which had the totals `before`, has changed.
+    fn child_changed(&mut self, index: usize, before: Totals) {
+        self.subtract(before);
+        let after = self.children[index].totals();
+        self.add(after);
+        self.counts[index] = after.entries;
+    }
+
+    fn insert_child(&mut self, index: usize, key: L::Key, child: Node<L>) {
+        let totals = child.totals();
+        self.keys.insert(index - 1, key);
+        self.counts.insert(index, totals.entries);
+        self.children.insert(index, child);
+        self.add(totals);
+    }
+
+    /// Takes child `index` out with the separator on its left, or, for the first child, on its right.
+    fn remove_child(&mut self, index: usize) -> (Option<L::Key>, Node<L>) {
+        let child = self.children.remove(index);
+        self.counts.remove(index);
+        let key_at = index.saturating_sub(1);
+        let key = (key_at < self.keys.len()).then(|| self.keys.remove(key_at));
+        self.subtract(child.totals());
+        (key, child)
+    }
+
+    fn split(&mut self, bias: Bias) -> (L::Key, Self) {
+        let at = bias.left_share(self.children.len()).clamp(1, self.children.len() - 1);
+        let right_children = self.children.split_off(at);
+        let right_keys = self.keys.split_off(at);
+        let Some(key) = self.keys.pop() else { unreachable!("tree: a key between any two children") };
+        let right = Inner::from_children(right_keys, right_children);
+        self.counts.truncate(at);
+        self.subtract(Totals { entries: right.entries, bytes: right.bytes, nodes: right.nodes });
+        (key, right)
+    }
+
+    fn append(&mut self, key: L::Key, right: Self) {
+        self.add(Totals { entries: right.entries, bytes: right.bytes, nodes: right.nodes });
+        self.keys.push(key);
+        self.keys.extend(right.keys);
+        self.counts.extend(right.counts);
+        self.children.extend(right.children);
+    }
+
+    /// Restores the bounds of child `index` after a change: splits it, drops it or merges it with a neighbour.
+    fn repair(&mut self, index: usize, bias: Bias) {
+        let (mut at, mut end) = (index, index + 1);
+        while at < end {
+            let before = self.children[at].totals();
+            match self.children[at].split_if_full(bias) {
+                Some((key, right)) => {
+                    self.child_changed(at, before);
+                    self.insert_child(at + 1, key, right);
+                    end += 1;
+                }
+                None => at += 1,
+            }
+        }
+        if end == index + 1 {
+            self.repair_sparse(index);
+        }
+    }
+
+    fn repair_sparse(&mut self, index: usize) {
+        if self.children.len() < 2 || index >= self.children.len() || !self.children[index].is_sparse() {
+            return;
+        }
+        if self.counts[index] == 0 {
+            self.remove_child(index);
+        } else if index + 1 < self.children.len() && self.children[index].fits_with(&self.children[index + 1])
+        {
+            self.merge(index);
+        } else if index > 0 && self.children[index - 1].fits_with(&self.children[index]) {
+            self.merge(index - 1);
+        }
+    }
+
+    fn merge(&mut self, left: usize) {
+        let before = self.children[left].totals();
+        if let (Some(key), right) = self.remove_child(left + 1) {
+            self.children[left].absorb(key, right);
+            self.child_changed(left, before);
+        }
+    }
+}
+
+/// A counted, copy-on-write B+tree.
+pub struct Tree<L: Leaf> {
+    root: Node<L>,
+}
+
+impl<L: Leaf> Clone for Tree<L> {
+    fn clone(&self) -> Self {
+        Tree { root: self.root.clone() }
+    }
+}
+
+impl<L: Leaf> Default for Tree<L> {
+    fn default() -> Self {
+        Tree { root: Node::Leaf(Arc::new(L::default())) }
+    }
+}
+
+impl<L: Leaf> Tree<L> {
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        self.root.entries()
+    }
+
+    /// True without entries.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of memory, nodes shared with clones included.
+    pub fn memory_bytes(&self) -> usize {
+        self.root.totals().bytes
+    }
+
+    /// Number of nodes: what dropping the last clone has to free.
+    pub fn node_count(&self) -> usize {
+        self.root.totals().nodes
+    }
+
+    /// True if both are clones between which nothing was written.
+    pub fn is_same(&self, other: &Self) -> bool {
+        match (&self.root, &other.root) {
+            (Node::Leaf(a), Node::Leaf(b)) => Arc::ptr_eq(a, b),
+            (Node::Inner(a), Node::Inner(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        }
+    }
+
+    /// The leaf that `seek` leads to, and the rank of its first entry.
+    pub fn find<S: Seek<L>>(&self, seek: &mut S) -> (&L, usize) {
+        let (mut node, mut start) = (&self.root, 0);
+        loop {
+            match node {
+                Node::Leaf(leaf) => return (leaf, start),
+                Node::Inner(inner) => {
+                    let child = seek.child(inner);
+                    start += inner.counts[..child].iter().sum::<usize>();
+                    node = &inner.children[child];
+                }
+            }
+        }
+    }
+
+    /// The leaf that `seek` leads to.
+    pub fn leaf<S: Seek<L>>(&self, seek: &mut S) -> &L {
+        let mut node = &self.root;
+        loop {
+            match node {
+                Node::Leaf(leaf) => return leaf,
+                Node::Inner(inner) => node = &inner.children[seek.child(inner)],
+            }
+        }
+    }
+
+    /// The leaf that holds the entry of rank `rank`, and the entry's index in it.
+    pub fn leaf_at(&self, rank: usize) -> Option<(&L, usize)> {
+        if rank >= self.len() {
+            return None;
+        }
+        let mut seek = ByRank::existing(rank);
+        let leaf = self.leaf(&mut seek);
+        Some((leaf, seek.rest))
+    }
+
+    /// All leaves with the rank of their first entry, in order. An empty tree has one empty leaf.
+    pub fn leaves(&self) -> Leaves<'_, L> {
+        Leaves { tree: self, rank: 0, done: false }
+    }
+
+    /// Changes the leaf that `seek` leads to and restores the tree's bounds around it.
+    pub fn edit<S: Seek<L>, R>(&mut self, seek: &mut S, change: impl FnOnce(&mut L, &S) -> R) -> R {
+        let result = edit_node(&mut self.root, seek, change, true, true);
+        self.repair_root();
+        result
+    }
+
+    /// Removes the entries with ranks in `range`, subtrees that lie wholly within it at once.
+    pub fn remove_range(&mut self, range: Range<usize>) {
+        assert!(range.end <= self.len(), "tree: remove {range:?} of {}", self.len());
+        if range.is_empty() {
+            return;
+        }
+        if range.len() == self.len() {
+            *self = Tree::default();
+            return;
+        }
+        remove_below(&mut self.root, range);
+        self.repair_root();
+    }
+
+    fn repair_root(&mut self) {
+        while let Some((key, right)) = self.root.split_if_full(Bias::Middle) {
+            let left = self.root.clone();
+            self.root = Node::Inner(Arc::new(Inner::from_children(vec![key], vec![left, right])));
+            if let Node::Inner(inner) = &mut self.root
+                && let Some(inner) = Arc::get_mut(inner)
+            {
+                inner.repair(1, Bias::Middle);
+                inner.repair(0, Bias::Middle);
+            }
+        }
+        while let Node::Inner(inner) = &self.root {
+            if inner.entries == 0 {
+                *self = Tree::default();
+            } else if inner.children.len() == 1 {
+                self.root = inner.children[0].clone();
+            } else {
+                break;
+            }
+        }
+    }
+}
+
+fn edit_node<L: Leaf, S: Seek<L>, R>(
+    node: &mut Node<L>,
+    seek: &mut S,
+    change: impl FnOnce(&mut L, &S) -> R,
+    is_first: bool,
+    is_last: bool,
+) -> R {
+    match node {
+        Node::Leaf(leaf) => change(Arc::make_mut(leaf), seek),
+        Node::Inner(inner) => {
+            let inner = Arc::make_mut(inner);
+            let index = seek.child(inner);
+            let before = inner.children[index].totals();
+            let is_first = is_first && index == 0;
+            let is_last = is_last && index + 1 == inner.children.len();
+            let result = edit_node(&mut inner.children[index], seek, change, is_first, is_last);
+            inner.child_changed(index, before);
+            let bias = match (is_first, is_last) {
+                (false, true) => Bias::Back,
+                (true, false) => Bias::Front,
+                _ => Bias::Middle,
+            };
+            inner.repair(index, bias);
+            result
+        }
+    }
+}
+
+/// Removes `range` from below `node`; the caller repairs `node` itself.
+fn remove_below<L: Leaf>(node: &mut Node<L>, range: Range<usize>) {
+    match node {
+        Node::Leaf(leaf) => Arc::make_mut(leaf).remove_range(range),
+        Node::Inner(inner) => {
+            let inner = Arc::make_mut(inner);
+            let mut start = 0;
+            let mut index = 0;
+            let mut cut_at = None;
+            while index < inner.children.len() && start < range.end {
+                let count = inner.counts[index];
+                let low = range.start.max(start) - start;
+                let high = range.end.min(start + count).saturating_sub(start);
+                start += count;
+                if low >= high {
+                    index += 1;
+                    continue;
+                }
+                cut_at.get_or_insert(index);
+                if high - low == count && inner.children.len() > 1 {
+                    inner.remove_child(index);
+                } else {
+                    let before = inner.children[index].totals();
+                    remove_below(&mut inner.children[index], low..high);
+                    inner.child_changed(index, before);
+                    index += 1;
+                }
+            }
+            if let Some(first) = cut_at {
+                for index in [first + 1, first, first.saturating_sub(1)] {
+                    inner.repair_sparse(index);
+                }
+            }
+        }
+    }
+}
+
+/// The leaves of a tree, in order.
+pub struct Leaves<'a, L: Leaf> {
+    tree: &'a Tree<L>,
+    rank: usize,
+    done: bool,
+}
+
+impl<'a, L: Leaf> Iterator for Leaves<'a, L> {
+    type Item = (usize, &'a L);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.done {
+            return None;
+        }
+        let (leaf, start) = self.tree.find(&mut ByRank::existing(self.rank));
+        self.rank = start + leaf.len();
+        self.done = self.rank >= self.tree.len();
+        Some((start, leaf))
+    }
+}
+
+/// Builds a tree from leaves that come in order, without descending for each.
+pub struct TreeBuilder<L: Leaf> {
+    keys: Vec<L::Key>,
+    leaves: Vec<Node<L>>,
+}
+
+impl<L: Leaf> Default for TreeBuilder<L> {
+    fn default() -> Self {
+        TreeBuilder { keys: Vec::new(), leaves: Vec::new() }
+    }
+}
+
+impl<L: Leaf> TreeBuilder<L> {
+    /// Appends a leaf that is not empty; `key` separates it from the one before (the first one's is ignored).
+    pub fn push(&mut self, key: L::Key, leaf: L) {
+        if !self.leaves.is_empty() {
+            self.keys.push(key);
+        }
+        self.leaves.push(Node::Leaf(Arc::new(leaf)));
+    }
+
+    /// The tree of all leaves.
+    pub fn finish(self) -> Tree<L> {
+        let (mut keys, mut level) = (self.keys, self.leaves);
+        while level.len() > 1 {
+            let groups = level.len().div_ceil(CHILDREN_BUILT);
+            let share = level.len().div_ceil(groups);
+            let (mut upper_keys, mut upper) = (Vec::new(), Vec::new());
+            let (mut key_source, mut node_source) = (keys.into_iter(), level.into_iter());
+            loop {
+                let children: Vec<_> = node_source.by_ref().take(share).collect();
+                if children.is_empty() {
+                    break;
+                }
+                let inner_keys: Vec<_> = key_source.by_ref().take(children.len() - 1).collect();
+                upper.push(Node::Inner(Arc::new(Inner::from_children(inner_keys, children))));
+                upper_keys.extend(key_source.next());
+            }
+            (keys, level) = (upper_keys, upper);
+        }
+        level.pop().map_or_else(Tree::default, |root| Tree { root })
+    }
+}
+
+/// A place in a clone of a tree: holds the clone, and the leaf it stands in.
+pub struct Cursor<L: Leaf> {
+    tree: Tree<L>,
+    leaf: Option<Arc<L>>,
+    leaf_start: usize,
+}
+
+impl<L: Leaf> Cursor<L> {
+    /// A cursor over what `tree` is now.
+    pub fn new(tree: &Tree<L>) -> Self {
+        Cursor { tree: tree.clone(), leaf: None, leaf_start: 0 }
+    }
+
+    /// Number of entries of the clone.
+    pub fn len(&self) -> usize {
+        self.tree.len()
+    }
+
+    /// The leaf that holds the entry of rank `rank`, and the entry's index in it. O(1) while within one leaf.
+    pub fn at(&mut self, rank: usize) -> Option<(&L, usize)> {
+        let here = self
+            .leaf
+            .as_ref()
+            .is_some_and(|leaf| rank >= self.leaf_start && rank - self.leaf_start < leaf.len());
+        if !here {
+            if rank >= self.tree.len() {
+                return None;
+            }
+            let (mut node, mut seek) = (&self.tree.root, ByRank::existing(rank));
+            while let Node::Inner(inner) = node {
+                node = &inner.children[seek.child(inner)];
+            }
+            if let Node::Leaf(leaf) = node {
+                self.leaf = Some(Arc::clone(leaf));
+                self.leaf_start = rank - seek.rest;
+            }
+        }
+        self.leaf.as_deref().map(|leaf| (leaf, rank - self.leaf_start))
+    }
+}
+
+/// Steps through ranks in one direction: the part that all owned iterators share.
+#[derive(Clone, Copy)]
+pub(crate) struct Walk {
+    next: Option<usize>,
+    reverse: bool,
+}
+
+impl Walk {
+    /// From `start` on. Backwards, a start past the end means the last entry.
+    pub(crate) fn new(start: usize, reverse: bool, len: usize) -> Self {
+        let next = if reverse { len.checked_sub(1).map(|last| start.min(last)) } else { Some(start) };
+        Walk { next, reverse }
+    }
+
+    /// The rank of the next entry; the caller finds out whether there is one.
+    pub(crate) fn step(&mut self) -> Option<usize> {
+        let rank = self.next?;
+        self.next = if self.reverse { rank.checked_sub(1) } else { rank.checked_add(1) };
+        Some(rank)
+    }
+
+    /// The rank that [`Walk::step`] will return.
+    pub(crate) fn peek(&self) -> Option<usize> {
+        self.next
+    }
+}
