@@ -1,0 +1,263 @@
+//! Garbage at the command layer of one server: it must answer everything, stay up, and keep its memory.
+
+use std::io;
+use std::time::Instant;
+
+use crate::duo::{Args, Disagreement};
+use crate::link::Link;
+use crate::options::Options;
+use crate::random::{FAMILIES, Generator};
+use crate::server::{DEFAULT, SMALL, Server};
+use crate::tally::Tally;
+use crate::value::Value;
+use crate::words;
+
+const PIPELINE: usize = 50;
+/// Batches between two checks of memory, each on an emptied server.
+const BATCHES_PER_ROUND: usize = 40;
+/// Resident memory may stand this much above its start once the server is empty.
+const GROWTH_BYTES_MAX: u64 = 256 << 20;
+/// Resident memory at any check. Values are small; only a leak or a believed length gets here.
+const RESIDENT_BYTES_MAX: u64 = 2 << 30;
+
+/// Commands that end the connection, silence it, or hold the server as they should.
+static NOT_SENT: &[&str] = &[
+    "SHUTDOWN",
+    "QUIT",
+    "MONITOR",
+    "SYNC",
+    "PSYNC",
+    "SUBSCRIBE",
+    "PSUBSCRIBE",
+    "SSUBSCRIBE",
+    "DEBUG",
+    "FAILOVER",
+    "REPLICAOF",
+    "SLAVEOF",
+    "BLPOP",
+    "BRPOP",
+    "BLMOVE",
+    "BRPOPLPUSH",
+    "BLMPOP",
+    "BZPOPMIN",
+    "BZPOPMAX",
+    "BZMPOP",
+    "XREAD",
+    "XREADGROUP",
+    "WAIT",
+    "WAITAOF",
+    "AUTH",
+    "RESET",
+    "HELLO",
+];
+/// Subcommands likewise.
+static NOT_SENT_SUB: &[(&str, &str)] = &[
+    ("CLIENT", "KILL"),
+    ("CLIENT", "PAUSE"),
+    ("CLIENT", "REPLY"),
+    ("CONFIG", "SET"),
+    ("CONFIG", "REWRITE"),
+    ("CLUSTER", "RESET"),
+];
+/// Commands whose negative count may be answered at any length.
+static COUNTS_SMALL: &[&str] = &["SRANDMEMBER", "HRANDFIELD", "ZRANDMEMBER"];
+
+/// Runs `options.commands` random commands; a failure is a hang, a closed connection, an answer that is
+/// not RESP, or memory that stays.
+pub fn run(options: &Options) -> io::Result<Tally> {
+    let mut tally = Tally::default();
+    for (index, setup) in [&DEFAULT, &SMALL].into_iter().enumerate() {
+        let extra: Vec<&str> = options.binaries.halcyon_args.iter().map(String::as_str).collect();
+        let mut server = Server::start(&options.binaries.halcyon, setup, &extra)?;
+        let start = Instant::now();
+        let mut fuzzer = Fuzzer::new(&server, options.seed + index as u64)?;
+        let commands = options.commands.div_ceil(2);
+        let ran = fuzzer.run(&server, commands, &mut tally);
+        if let Err(error) = ran {
+            let about = fuzzer.batch.iter().map(|args| words::join(args)).collect::<Vec<_>>().join("\n    ");
+            tally.fail(
+                &format!("fuzz ({} thresholds)", setup.name),
+                &Disagreement {
+                    about: String::new(),
+                    oracle: "(an answer)".into(),
+                    halcyon: error.to_string(),
+                },
+            );
+            println!("  the batch was:\n    {about}");
+            if !server.is_alive() {
+                println!("  the server died; its last lines:\n{}", server.log_tail());
+            }
+        }
+        println!("fuzz ({}): {} answered, {} ms", setup.name, tally.passed, start.elapsed().as_millis());
+    }
+    Ok(tally)
+}
+
+struct Fuzzer {
+    rng: fastrand::Rng,
+    names: Vec<Vec<u8>>,
+    generators: Vec<Generator>,
+    link: Link,
+    resident_start: Option<u64>,
+    batch: Vec<Args>,
+}
+
+impl Fuzzer {
+    fn new(server: &Server, seed: u64) -> io::Result<Fuzzer> {
+        let mut link = server.connect()?;
+        let names = link.call(&["COMMAND", "LIST"])?.leaves();
+        if names.is_empty() {
+            return Err(io::Error::other("COMMAND LIST names no command"));
+        }
+        let generators = FAMILIES.iter().map(|family| Generator::new(seed, family, false)).collect();
+        let rng = fastrand::Rng::with_seed(seed);
+        Ok(Fuzzer {
+            rng,
+            names,
+            generators,
+            link,
+            resident_start: server.resident_bytes(),
+            batch: Vec::new(),
+        })
+    }
+
+    fn run(&mut self, server: &Server, commands: usize, tally: &mut Tally) -> io::Result<()> {
+        for round in 0..commands.div_ceil(PIPELINE) {
+            self.batch = (0..PIPELINE).map(|_| self.command()).collect();
+            self.link.send(&self.batch)?;
+            for _ in 0..PIPELINE {
+                self.link.reply()?;
+                tally.passed += 1;
+            }
+            match self.link.call(&["PING"])? {
+                Value::Simple(pong) if pong == b"PONG" => {}
+                other => return Err(io::Error::other(format!("PING is answered with {other}"))),
+            }
+            if round % BATCHES_PER_ROUND == BATCHES_PER_ROUND - 1 {
+                self.check_memory(server)?;
+                // Every other round speaks the other protocol.
+                let protocol = if (round / BATCHES_PER_ROUND) % 2 == 0 { "3" } else { "2" };
+                self.link.call(&["HELLO", protocol])?;
+            }
+        }
+        self.check_memory(server)
+    }
+
+    fn check_memory(&mut self, server: &Server) -> io::Result<()> {
+        let Some(full) = server.resident_bytes() else { return Ok(()) };
+        self.link.call(&["FLUSHALL"])?;
+        let (Some(start), Some(empty)) = (self.resident_start, server.resident_bytes()) else {
+            return Ok(());
+        };
+        if full > RESIDENT_BYTES_MAX || empty > start + GROWTH_BYTES_MAX {
+            let why = format!("resident memory: {start} B at start, {full} B full, {empty} B after FLUSHALL");
+            return Err(io::Error::other(why));
+        }
+        Ok(())
+    }
+
+    fn command(&mut self) -> Args {
+        loop {
+            let mut args = match self.rng.usize(..3) {
+                0 => {
+                    let family = self.rng.usize(..self.generators.len());
+                    self.generators[family].command()
+                }
+                1 => {
+                    let family = self.rng.usize(..self.generators.len());
+                    let mut args = self.generators[family].command();
+                    for _ in 0..self.rng.usize(1..4) {
+                        let at = self.rng.usize(1..=args.len());
+                        let garbage = self.garbage();
+                        if at == args.len() || self.rng.bool() {
+                            args.insert(at, garbage);
+                        } else {
+                            args[at] = garbage;
+                        }
+                    }
+                    args
+                }
+                _ => {
+                    let name = self.names[self.rng.usize(..self.names.len())].clone();
+                    let mut args: Args = name.split(|&byte| byte == b'|').map(<[u8]>::to_vec).collect();
+                    for _ in 0..self.rng.usize(..6) {
+                        let garbage = self.garbage();
+                        args.push(garbage);
+                    }
+                    args
+                }
+            };
+            if self.is_sent(&mut args) {
+                return args;
+            }
+        }
+    }
+
+    fn is_sent(&mut self, args: &mut Args) -> bool {
+        let upper = |index: usize| args.get(index).map(|arg| arg.to_ascii_uppercase()).unwrap_or_default();
+        let (name, sub) = (upper(0), upper(1));
+        if COUNTS_SMALL.iter().any(|small| small.as_bytes() == name) && args.len() > 2 {
+            args[2] = self.rng.i32(-100..100).to_string().into_bytes();
+        }
+        !NOT_SENT.iter().any(|not| not.as_bytes() == name)
+            && !NOT_SENT_SUB.iter().any(|(not, not_sub)| not.as_bytes() == name && not_sub.as_bytes() == sub)
+    }
+
+    fn garbage(&mut self) -> Vec<u8> {
+        static WORDS: &[&str] = &[
+            "GET",
+            "NX",
+            "XX",
+            "WITHSCORES",
+            "LIMIT",
+            "COUNT",
+            "MATCH",
+            "STORE",
+            "BYLEX",
+            "REV",
+            "WEIGHTS",
+            "k0",
+            "k1",
+            "k2",
+            "k3",
+            "k4",
+            "0",
+            "1",
+            "2",
+            "-1",
+            "-2",
+            "9223372036854775807",
+            "-9223372036854775808",
+            "4294967295",
+            "2147483648",
+            "1e308",
+            "-inf",
+            "inf",
+            "nan",
+            "(",
+            "[",
+            "(1",
+            "[a",
+            "+",
+            "-",
+            "*",
+            "",
+            "\0",
+            "[^",
+            "\\",
+            "0.1",
+            "-0",
+            "16383",
+            "16384",
+            "99999999999999999999",
+        ];
+        match self.rng.usize(..12) {
+            0 => (0..self.rng.usize(..40)).map(|_| self.rng.u8(..)).collect(),
+            1 => vec![self.rng.u8(..); self.rng.usize(..3_000)],
+            2 => self.rng.i64(..).to_string().into_bytes(),
+            3 => self.rng.f64().to_string().into_bytes(),
+            4 => format!("k{}", self.rng.u8(..8)).into_bytes(),
+            _ => WORDS[self.rng.usize(..WORDS.len())].as_bytes().to_vec(),
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Proof that Halcyon behaves as Redis does: the differential suite and the command fuzzer.
+
+mod differences;
+mod differential;
+mod dump;
+mod duo;
+mod fuzz;
+mod link;
+mod options;
+mod random;
+mod rules;
+mod script;
+mod script_run;
+mod server;
+mod tally;
+mod value;
+mod words;
+
+use std::process::ExitCode;
+
+use options::{Mode, Options};
+
+fn main() -> ExitCode {
+    let options = match Options::parse(std::env::args().skip(1)) {
+        Ok(options) => options,
+        Err(why) => {
+            eprintln!("{why}");
+            return ExitCode::from(2);
+        }
+    };
+    let ran = match options.mode {
+        Mode::Differential => differential::run(&options),
+        Mode::FuzzCommands => fuzz::run(&options),
+    };
+    match ran {
+        Ok(tally) => {
+            println!("{} passed, {} failed", tally.passed, tally.failed);
+            ExitCode::from(u8::from(tally.failed > 0 || tally.passed == 0))
+        }
+        Err(error) => {
+            eprintln!("proof: {error}");
+            ExitCode::from(2)
+        }
+    }
+}

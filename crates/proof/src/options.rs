@@ -1,0 +1,108 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use crate::server::Binaries;
+
+/// How the tool is called.
+pub const USAGE: &str = "\
+proof differential [OPTIONS]   Halcyon and a real redis-server side by side
+proof fuzz-commands [OPTIONS]  random garbage at Halcyon's commands
+
+  --halcyon BIN     Halcyon (default: $HALCYON_BIN, target/release/halcyon or target/ci/halcyon)
+  --oracle BIN      the server that is right (default: redis-server; made for 7.0.15)
+  --halcyon-arg ARG one more argument for Halcyon's side (repeat it; to see the suite fail)
+  --seed N          where random sequences start (default 1)
+  --commands N      random commands in all (default 200000; fuzz-commands: 100000)
+  --only FAMILY     one family: strings, keys, lists, hashes, sets, sorted_sets, server ...
+  --scripts-only    no random commands
+  --random-only     no scripts
+  --replay FILE     only the sequence a failure wrote
+  --scripts DIR     where the scripts are (default tests/differential)";
+
+/// What to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    Differential,
+    FuzzCommands,
+}
+
+/// Parsed options; see `USAGE`.
+#[derive(Debug)]
+pub struct Options {
+    pub mode: Mode,
+    pub binaries: Binaries,
+    pub seed: u64,
+    pub commands: usize,
+    pub only: Option<String>,
+    pub scripts_only: bool,
+    pub random_only: bool,
+    pub replay: Option<PathBuf>,
+    pub scripts: PathBuf,
+}
+
+impl Options {
+    /// Parses arguments without the program's name; the error says which one is wrong.
+    pub fn parse(args: impl IntoIterator<Item = String>) -> Result<Options, String> {
+        let mut args = args.into_iter();
+        let mode = match args.next().as_deref() {
+            Some("differential") => Mode::Differential,
+            Some("fuzz-commands") => Mode::FuzzCommands,
+            _ => return Err(USAGE.to_owned()),
+        };
+        let mut options = Options {
+            mode,
+            binaries: Binaries {
+                halcyon: default_halcyon(),
+                oracle: PathBuf::from("redis-server"),
+                halcyon_args: Vec::new(),
+            },
+            seed: 1,
+            commands: if mode == Mode::Differential { 200_000 } else { 100_000 },
+            only: None,
+            scripts_only: false,
+            random_only: false,
+            replay: None,
+            scripts: PathBuf::from("tests/differential"),
+        };
+        while let Some(name) = args.next() {
+            match name.as_str() {
+                "--scripts-only" => options.scripts_only = true,
+                "--random-only" => options.random_only = true,
+                _ => {
+                    let value = args.next().ok_or_else(|| format!("{name}: a value is missing\n{USAGE}"))?;
+                    let number =
+                        || value.parse::<u64>().map_err(|_| format!("{name}: `{value}` is no number"));
+                    match name.as_str() {
+                        "--halcyon" => options.binaries.halcyon = PathBuf::from(value),
+                        "--oracle" => options.binaries.oracle = PathBuf::from(value),
+                        "--halcyon-arg" => options.binaries.halcyon_args.push(value),
+                        "--seed" => options.seed = number()?,
+                        "--commands" => options.commands = number()? as usize,
+                        "--only" => options.only = Some(value),
+                        "--replay" => options.replay = Some(PathBuf::from(value)),
+                        "--scripts" => options.scripts = PathBuf::from(value),
+                        _ => return Err(format!("unknown option {name}\n{USAGE}")),
+                    }
+                }
+            }
+        }
+        for binary in [&mut options.binaries.halcyon, &mut options.binaries.oracle] {
+            // A server runs in its own directory: a path relative to this one must not depend on that.
+            if binary.components().count() > 1
+                && let Ok(absolute) = std::path::absolute(&*binary)
+            {
+                *binary = absolute;
+            }
+        }
+        Ok(options)
+    }
+}
+
+fn default_halcyon() -> PathBuf {
+    if let Some(binary) = std::env::var_os("HALCYON_BIN") {
+        return PathBuf::from(binary);
+    }
+    let release = PathBuf::from("target/release/halcyon");
+    if release.exists() { release } else { PathBuf::from("target/ci/halcyon") }
+}
