@@ -3,29 +3,10 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 
+use store::Thresholds;
+
 use super::directives::DIRECTIVES;
 use super::value::Value;
-
-/// When a value stops being kept in its compact encoding. All are inclusive maxima.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Thresholds {
-    /// Elements a node if positive; -1..-5 mean 4, 8, 16, 32, 64 KiB.
-    pub list_max_listpack_size: i64,
-    /// Fields of a compact hash.
-    pub hash_max_listpack_entries: usize,
-    /// Bytes of a field or value of a compact hash.
-    pub hash_max_listpack_value: usize,
-    /// Members of a set of integers.
-    pub set_max_intset_entries: usize,
-    /// Members of a compact set.
-    pub set_max_listpack_entries: usize,
-    /// Bytes of a member of a compact set.
-    pub set_max_listpack_value: usize,
-    /// Members of a compact sorted set.
-    pub zset_max_listpack_entries: usize,
-    /// Bytes of a member of a compact sorted set.
-    pub zset_max_listpack_value: usize,
-}
 
 macro_rules! hot_values {
     ($($(#[$doc:meta])* $field:ident: $atomic:ident => $plain:ty, $directive:literal;)*) => {
@@ -106,21 +87,21 @@ hot_values! {
     lfu_decay_time_min: AtomicU64 => u64, "lfu-decay-time";
     /// Whether a cluster node with uncovered slots refuses all keys.
     cluster_require_full_coverage: AtomicBool => bool, "cluster-require-full-coverage";
-    /// See [`Thresholds::list_max_listpack_size`].
+    /// See [`Thresholds`].
     list_max_listpack_size: AtomicI64 => i64, "list-max-listpack-size";
-    /// See [`Thresholds::hash_max_listpack_entries`].
+    /// See [`Thresholds`].
     hash_max_listpack_entries: AtomicU64 => u64, "hash-max-listpack-entries";
-    /// See [`Thresholds::hash_max_listpack_value`].
+    /// See [`Thresholds`].
     hash_max_listpack_value: AtomicU64 => u64, "hash-max-listpack-value";
-    /// See [`Thresholds::set_max_intset_entries`].
+    /// See [`Thresholds`].
     set_max_intset_entries: AtomicU64 => u64, "set-max-intset-entries";
-    /// See [`Thresholds::set_max_listpack_entries`].
+    /// See [`Thresholds`].
     set_max_listpack_entries: AtomicU64 => u64, "set-max-listpack-entries";
-    /// See [`Thresholds::set_max_listpack_value`].
+    /// See [`Thresholds`].
     set_max_listpack_value: AtomicU64 => u64, "set-max-listpack-value";
-    /// See [`Thresholds::zset_max_listpack_entries`].
+    /// See [`Thresholds`].
     zset_max_listpack_entries: AtomicU64 => u64, "zset-max-listpack-entries";
-    /// See [`Thresholds::zset_max_listpack_value`].
+    /// See [`Thresholds`].
     zset_max_listpack_value: AtomicU64 => u64, "zset-max-listpack-value";
 }
 

@@ -18,7 +18,7 @@ use parking_lot::{Mutex, RwLock};
 
 use base::glob;
 use directives::{DIRECTIVES, Directive, Flags, index_of};
-pub use hot::{Hot, Thresholds};
+pub use hot::Hot;
 pub use parse::{ConfigError, Notice};
 pub use text::{memory_bytes, quoted, split_words};
 pub use value::cpu_list;

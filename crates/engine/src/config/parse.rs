@@ -10,8 +10,8 @@ use base::glob;
 use super::directives::{
     DIRECTIVES, Effect, FILE_DIRECTIVES, FileDirective, Flags, Kind, ListRule, find, index_of, nearest,
 };
-use super::text::{os_error_text, split_words};
-use super::value::Value;
+use super::text::{os_error_text, quoted, split_words};
+use super::value::{Value, words_of};
 use super::{Config, directory_in, position, settled};
 
 /// Files within files that are followed.
@@ -50,7 +50,7 @@ pub struct Notice {
     pub directive: &'static str,
     /// Where it was last set: `FILE:LINE` or `command line`.
     pub location: String,
-    /// Whether it was only set to what it is by default, so that nobody misses anything.
+    /// Whether it only asks for what happens anyway (its default, or not to save), so that nobody misses anything.
     pub at_default: bool,
     /// What there is to say.
     pub text: String,
@@ -225,6 +225,15 @@ impl Loader {
 
     fn set(&mut self, at: usize, arguments: &[Vec<u8>], line: &Line) -> Result<(), ConfigError> {
         let row = &DIRECTIVES[at];
+        // Old files and command lines give all save points in one argument: `--save "60 1 300 10"`.
+        let parts: Vec<Vec<u8>>;
+        let arguments = match arguments {
+            [points] if row.name == "save" && !points.is_empty() => {
+                parts = words_of(row, points);
+                &parts
+            }
+            _ => arguments,
+        };
         let mut values = self.config.values.write();
         let base = directory_in(&values);
         let mut value =
@@ -284,8 +293,13 @@ impl Loader {
         let mut notices = Vec::new();
         for (name, location) in without_effect {
             if let Some(at) = index_of(name.as_bytes()) {
-                let at_default = values[at] == Value::default_of(&DIRECTIVES[at]);
-                let printed = values[at].print(&DIRECTIVES[at]);
+                // Not saving is what happens anyway.
+                let saves_nothing = name == "save" && values[at].is_empty();
+                let at_default = saves_nothing || values[at] == Value::default_of(&DIRECTIVES[at]);
+                let mut printed = values[at].print(&DIRECTIVES[at]);
+                if printed.is_empty() {
+                    printed = quoted(&printed);
+                }
                 let text = match name {
                     "daemonize" if at_default => continue,
                     "daemonize" => "'daemonize yes' is ignored: the process never forks and stays in the \
