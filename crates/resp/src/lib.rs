@@ -1,1 +1,13 @@
-//! 
+//! The Redis serialization protocol, versions 2 and 3, without any I/O: bytes in, commands out ([`decode`]); replies
+//! in, bytes out ([`encode`]); and a reader of replies for tests and tools ([`parse`]).
+
+pub mod args;
+pub mod decode;
+pub mod encode;
+mod inline;
+pub mod parse;
+
+pub use args::{Args, OwnedArgs};
+pub use decode::{Batch, DecodeError, DecodeLimits, Decoder};
+pub use encode::{Encoder, Proto, write_command};
+pub use parse::Value;

@@ -1,0 +1,243 @@
+//! The arguments of one command, wherever they lie: in the connection's input buffer, in the batch's side buffer for
+//! inline commands with quotes, or in a list of slices that a script or a test made.
+
+use std::fmt;
+use std::ops::Index;
+
+/// Where one argument lies in its buffer, in bytes.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) start: usize,
+    pub(crate) len: usize,
+}
+
+/// A command's arguments, the command's name first. Copying it copies two references; every slice it hands out through
+/// [`get`](Args::get), [`at`](Args::at) and [`iter`](Args::iter) lives as long as the buffer behind it.
+#[derive(Copy, Clone)]
+pub struct Args<'a>(Source<'a>);
+
+#[derive(Copy, Clone)]
+enum Source<'a> {
+    Spans { buffer: &'a [u8], spans: &'a [Span] },
+    Slices(&'a [&'a [u8]]),
+}
+
+impl<'a> Args<'a> {
+    /// Arguments from a plain list of slices.
+    #[inline]
+    pub fn from_slices(slices: &'a [&'a [u8]]) -> Args<'a> {
+        Args(Source::Slices(slices))
+    }
+
+    #[inline]
+    pub(crate) fn from_spans(buffer: &'a [u8], spans: &'a [Span]) -> Args<'a> {
+        Args(Source::Spans { buffer, spans })
+    }
+
+    /// How many arguments there are, the command's name included.
+    #[inline]
+    pub fn len(self) -> usize {
+        match self.0 {
+            Source::Spans { spans, .. } => spans.len(),
+            Source::Slices(slices) => slices.len(),
+        }
+    }
+
+    /// Whether there are none.
+    #[inline]
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+
+    /// The argument at `index`, if there is one.
+    #[inline]
+    pub fn get(self, index: usize) -> Option<&'a [u8]> {
+        match self.0 {
+            Source::Spans { buffer, spans } => {
+                spans.get(index).map(|span| &buffer[span.start..span.start + span.len])
+            }
+            Source::Slices(slices) => slices.get(index).copied(),
+        }
+    }
+
+    /// The argument at `index`, which must be less than [`len`](Args::len). As `args[index]`, but the slice outlives
+    /// this copy of `Args`.
+    #[inline]
+    pub fn at(self, index: usize) -> &'a [u8] {
+        match self.0 {
+            Source::Spans { buffer, spans } => {
+                let span = spans[index];
+                &buffer[span.start..span.start + span.len]
+            }
+            Source::Slices(slices) => slices[index],
+        }
+    }
+
+    /// The arguments from `index` on; none when there are not that many.
+    #[inline]
+    pub fn from(self, index: usize) -> Args<'a> {
+        Args(match self.0 {
+            Source::Spans { buffer, spans } => {
+                Source::Spans { buffer, spans: spans.get(index..).unwrap_or_default() }
+            }
+            Source::Slices(slices) => Source::Slices(slices.get(index..).unwrap_or_default()),
+        })
+    }
+
+    /// All arguments in order.
+    #[inline]
+    pub fn iter(self) -> ArgsIter<'a> {
+        ArgsIter { args: self, front: 0, back: self.len() }
+    }
+
+    /// Copies all bytes into one buffer of its own, for a command that has to outlive its input.
+    pub fn to_owned(self) -> OwnedArgs {
+        OwnedArgs::new(self)
+    }
+}
+
+impl Index<usize> for Args<'_> {
+    type Output = [u8];
+
+    #[inline]
+    fn index(&self, index: usize) -> &[u8] {
+        self.at(index)
+    }
+}
+
+impl<'a> IntoIterator for Args<'a> {
+    type Item = &'a [u8];
+    type IntoIter = ArgsIter<'a>;
+
+    #[inline]
+    fn into_iter(self) -> ArgsIter<'a> {
+        self.iter()
+    }
+}
+
+impl PartialEq for Args<'_> {
+    fn eq(&self, other: &Args<'_>) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for Args<'_> {}
+
+impl fmt::Debug for Args<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter().map(|arg| arg.escape_ascii().to_string())).finish()
+    }
+}
+
+/// The arguments of a command, in order.
+#[derive(Clone, Debug)]
+pub struct ArgsIter<'a> {
+    args: Args<'a>,
+    front: usize,
+    back: usize,
+}
+
+impl<'a> Iterator for ArgsIter<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        self.nth(0)
+    }
+
+    #[inline]
+    fn nth(&mut self, skipped: usize) -> Option<&'a [u8]> {
+        self.front = self.front.saturating_add(skipped).min(self.back);
+        if self.front == self.back {
+            return None;
+        }
+        self.front += 1;
+        Some(self.args.at(self.front - 1))
+    }
+
+    #[inline]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.back - self.front, Some(self.back - self.front))
+    }
+}
+
+impl<'a> DoubleEndedIterator for ArgsIter<'a> {
+    #[inline]
+    fn next_back(&mut self) -> Option<&'a [u8]> {
+        if self.front == self.back {
+            return None;
+        }
+        self.back -= 1;
+        Some(self.args.at(self.back))
+    }
+}
+
+impl ExactSizeIterator for ArgsIter<'_> {}
+
+/// Arguments with their own copy of the bytes, in one buffer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnedArgs {
+    buffer: Box<[u8]>,
+    spans: Box<[Span]>,
+}
+
+impl OwnedArgs {
+    /// Copies every argument of `args`, be it [`Args`] or any other sequence of byte strings.
+    pub fn new<I>(args: I) -> OwnedArgs
+    where
+        I: IntoIterator,
+        I::Item: AsRef<[u8]>,
+    {
+        let mut buffer = Vec::new();
+        let spans = args.into_iter().map(|arg| {
+            let arg = arg.as_ref();
+            let start = buffer.len();
+            buffer.extend_from_slice(arg);
+            Span { start, len: arg.len() }
+        });
+        let spans = spans.collect();
+        OwnedArgs { buffer: buffer.into_boxed_slice(), spans }
+    }
+
+    /// The arguments, borrowed.
+    #[inline]
+    pub fn as_args(&self) -> Args<'_> {
+        Args::from_spans(&self.buffer, &self.spans)
+    }
+
+    /// Bytes held on the heap.
+    pub fn heap_bytes(&self) -> usize {
+        self.buffer.len() + std::mem::size_of_val(&*self.spans)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_source_reads_the_same() {
+        let slices: [&[u8]; 4] = [b"SET", b"key", b"", b"value"];
+        let listed = Args::from_slices(&slices);
+        let owned = listed.to_owned();
+        assert_eq!(owned.as_args(), listed);
+        assert_eq!(OwnedArgs::new(["SET", "key", "", "value"]), owned);
+        for args in [listed, owned.as_args()] {
+            assert_eq!((args.len(), args.is_empty()), (4, false));
+            assert_eq!((&args[1], args.get(3), args.get(4)), (&b"key"[..], Some(&b"value"[..]), None));
+            assert_eq!(args.from(2).iter().collect::<Vec<_>>(), slices[2..]);
+            assert!(args.from(4).is_empty() && args.from(5).is_empty());
+            assert_eq!(
+                args.iter().rev().collect::<Vec<_>>(),
+                slices.iter().rev().copied().collect::<Vec<_>>()
+            );
+            assert_eq!(args.iter().skip(1).step_by(2).collect::<Vec<_>>(), [slices[1], slices[3]]);
+            assert_eq!(args.from(1).iter().len(), 3);
+        }
+        let last = {
+            let short_lived = owned.as_args().from(3);
+            short_lived.at(0)
+        };
+        assert_eq!(last, b"value");
+    }
+}
