@@ -1,2 +1,25 @@
-//! 
+//! The engine: commands in, replies out; no sockets, no clock of its own.
+//!
+//! [`Server`](server::Server) is what workers share, [`Worker`](worker::Worker) what a thread has,
+//! [`Session`](session::Session) what a connection has; [`dispatch::run_batch`] runs decoded commands.
+
+pub mod args;
+pub mod clients;
+pub mod cluster_face;
+pub mod commands;
 pub mod config;
+pub mod ctx;
+pub mod dispatch;
+pub mod fault;
+pub mod lane;
+pub mod latency;
+pub mod output;
+pub mod reply;
+pub mod server;
+pub mod session;
+pub mod slowlog;
+pub mod stats;
+pub mod table;
+pub mod testing;
+pub mod value;
+pub mod worker;

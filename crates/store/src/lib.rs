@@ -1,1 +1,38 @@
-//! 
+//! The store: keys and values, and nothing of any protocol.
+//!
+//! [`Keyspace`] holds the databases; [`Locked`] is the right to touch some of their keys. Values are
+//! copy-on-write: cloning one is O(1), whatever its size.
+
+pub mod alloc;
+mod blocks;
+pub mod encoding;
+mod entries;
+pub mod entry;
+pub mod hash;
+mod keyhash;
+pub mod keyspace;
+pub mod list;
+mod locked;
+mod packed;
+mod reaper;
+pub mod rope;
+pub mod set;
+mod slab;
+mod table;
+mod tree;
+mod value;
+pub mod zset;
+
+pub use encoding::{Encoding, Thresholds};
+pub use entry::{OwnedEntry, OwnedValue};
+pub use hash::{Hash, HashIter};
+pub use keyhash::{init_seeds, key_hash, member_hash};
+pub use keyspace::{DbSize, Keyspace, Position, STRIPES};
+pub use list::{List, ListIter};
+pub use locked::{Expiry, Instant, Locked, ValueRef, View};
+pub use packed::{Bytes, canonical_integer};
+pub use reaper::Reaper;
+pub use rope::{Chunk, Chunks, LongString};
+pub use set::{Set, SetIter};
+pub use value::{Kind, Typed, Value};
+pub use zset::{LexBound, ZInsert, ZIter, ZSet};

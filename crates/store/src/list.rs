@@ -52,22 +52,18 @@ impl List {
     /// cannot stay small with them changes its encoding now.
     pub fn expect_elements(&mut self, bytes: usize, count: usize, thresholds: &Thresholds) {
         self.fill = thresholds.list_max_listpack_size;
-        if self.is_small
-            && exceeds(self.fill, LISTPACK_FRAME_BYTES + self.listpack_bytes + bytes, self.len() + count)
-        {
-            self.is_small = false;
-        }
+        self.will_grow(bytes, count);
     }
 
     /// Inserts at the front.
     pub fn push_front(&mut self, element: &[u8], thresholds: &Thresholds) {
-        self.expect_elements(element.len(), 1, thresholds);
+        self.fill = thresholds.list_max_listpack_size;
         self.insert(0, element);
     }
 
     /// Inserts at the back.
     pub fn push_back(&mut self, element: &[u8], thresholds: &Thresholds) {
-        self.expect_elements(element.len(), 1, thresholds);
+        self.fill = thresholds.list_max_listpack_size;
         self.insert(self.len(), element);
     }
 
@@ -91,11 +87,8 @@ impl List {
         if index >= self.len() {
             return false;
         }
-        if self.is_small
-            && exceeds(self.fill, LISTPACK_FRAME_BYTES + self.listpack_bytes + element.len(), self.len())
-        {
-            self.is_small = false;
-        }
+        // A replacement is judged like an addition, as in Redis.
+        self.will_grow(element.len(), 1);
         let old_bytes = self.tree.edit(&mut ByRank::existing(index), |leaf, seek: &ByRank| {
             let old_bytes = listpack_entry_bytes(leaf.items.get(seek.rest));
             leaf.items.set(seek.rest, element);
@@ -108,17 +101,14 @@ impl List {
         true
     }
 
-    /// Inserts before the element at `index`, or at the end. Panics when `index` is past the end. Does not leave the
-    /// small form on its own unless the element alone is too large: [`List::expect_elements`] does.
+    /// Inserts before the element at `index`, or at the end. Panics when `index` is past the end.
     pub fn insert(&mut self, index: usize, element: &[u8]) {
         assert!(index <= self.len(), "list: insert at {index} of {}", self.len());
+        self.will_grow(element.len(), 1);
         self.tree
             .edit(&mut ByRank::insertion(index), |leaf, seek: &ByRank| leaf.items.insert(seek.rest, element));
         if self.is_small {
             self.listpack_bytes += listpack_entry_bytes(element);
-            if exceeds(self.fill, LISTPACK_FRAME_BYTES + self.listpack_bytes, self.len()) {
-                self.is_small = false;
-            }
         }
     }
 
@@ -207,6 +197,15 @@ impl List {
         self.tree.is_same(&other.tree)
     }
 
+    /// Leaves the small form if `count` more elements of `bytes` bytes in all exceed its limits.
+    fn will_grow(&mut self, bytes: usize, count: usize) {
+        let (bytes_max, count_max) = limits(self.fill);
+        let listpack_bytes = LISTPACK_FRAME_BYTES + self.listpack_bytes + bytes;
+        if self.is_small && (listpack_bytes > bytes_max || self.len() + count > count_max) {
+            self.is_small = false;
+        }
+    }
+
     fn take(&mut self, index: usize) -> Option<Vec<u8>> {
         if index >= self.len() {
             return None;
@@ -256,11 +255,6 @@ fn limits(fill: i64) -> (usize, usize) {
         _ => 65536,
     };
     (bytes_max, usize::MAX)
-}
-
-fn exceeds(fill: i64, bytes: usize, count: usize) -> bool {
-    let (bytes_max, count_max) = limits(fill);
-    bytes > bytes_max || count > count_max
 }
 
 /// Bytes of one element in Redis's listpack encoding.

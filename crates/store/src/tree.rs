@@ -656,3 +656,136 @@ impl Walk {
         self.next
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entries::{Entries, SequenceLeaf, TaggedLeaf};
+    use crate::keyhash::member_hash;
+
+    /// Checks the module's invariants below `node` and returns the depth of its leaves.
+    fn verify<L: Leaf>(node: &Node<L>, is_root: bool) -> usize {
+        let Node::Inner(inner) = node else {
+            assert!(is_root || node.entries() > 0, "no node but the root is empty");
+            return 0;
+        };
+        assert!((1..=CHILDREN_MAX).contains(&inner.children.len()));
+        assert!(!is_root || inner.children.len() > 1, "a root with one child is that child");
+        assert_eq!(inner.keys.len(), inner.children.len() - 1);
+        assert_eq!(inner.counts, inner.children.iter().map(Node::entries).collect::<Vec<_>>());
+        assert_eq!(inner.entries, inner.counts.iter().sum::<usize>());
+        assert_eq!(inner.bytes, inner.children.iter().map(|child| child.totals().bytes).sum::<usize>());
+        assert_eq!(inner.nodes, inner.children.iter().map(|child| child.totals().nodes).sum::<usize>());
+        let depths: Vec<usize> = inner.children.iter().map(|child| verify(child, false)).collect();
+        assert!(depths.iter().all(|&depth| depth == depths[0]), "all leaves are equally deep");
+        depths[0] + 1
+    }
+
+    /// Checks that hashes lie between their separators: `places` are the bounds from above.
+    fn verify_places(node: &Node<TaggedLeaf<1>>, places: Range<u64>) {
+        match node {
+            Node::Leaf(leaf) => {
+                assert!(leaf.items.iter().all(|member| places.contains(&(member_hash(member) >> 11))));
+                assert!(leaf.fill_bytes() <= LEAF_FILL_BYTES_MAX);
+            }
+            Node::Inner(inner) => {
+                let bounds: Vec<u64> = [places.start]
+                    .into_iter()
+                    .chain(inner.keys.iter().copied())
+                    .chain([places.end])
+                    .collect();
+                assert!(bounds.is_sorted());
+                for (child, bound) in inner.children.iter().zip(bounds.windows(2)) {
+                    verify_places(child, bound[0]..bound[1]);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn invariants_hold_under_random_edits() {
+        for seed in 0..6 {
+            let mut rng = fastrand::Rng::with_seed(seed);
+            let mut tree = Tree::<SequenceLeaf<1>>::default();
+            let mut clones = Vec::new();
+            for step in 0..6000 {
+                let len = tree.len();
+                // Seeds differ in where entries arrive: at the back, at the front, anywhere.
+                let at = match seed % 3 {
+                    0 => len,
+                    1 => 0,
+                    _ => rng.usize(..=len),
+                };
+                let item = vec![b'i'; rng.usize(..300)];
+                tree.edit(&mut ByRank::insertion(at), |leaf, seek| leaf.items.insert(seek.rest, &item));
+                if step % 1000 > 900 {
+                    let start = rng.usize(..tree.len());
+                    let end = (start + rng.usize(1..120)).min(tree.len());
+                    tree.remove_range(start..end);
+                }
+                if step % 100 == 0 {
+                    verify(&tree.root, true);
+                    clones.push((tree.clone(), tree.len(), tree.memory_bytes()));
+                }
+            }
+            while !tree.is_empty() {
+                let start = rng.usize(..tree.len());
+                tree.remove_range(start..(start + rng.usize(1..400)).min(tree.len()));
+                verify(&tree.root, true);
+            }
+            for (clone, len, bytes) in clones {
+                verify(&clone.root, true);
+                assert_eq!((clone.len(), clone.memory_bytes()), (len, bytes));
+            }
+        }
+    }
+
+    #[test]
+    fn hashes_stay_between_their_separators() {
+        let mut rng = fastrand::Rng::with_seed(7);
+        let mut entries = Entries::<1>::default();
+        entries.make_large();
+        for step in 0..20_000 {
+            let member = rng.u32(..8000).to_string();
+            if rng.usize(..20_000) > step {
+                entries.put([member.as_bytes()])
+            } else {
+                entries.remove(member.as_bytes())
+            };
+            if step % 1000 == 0 {
+                let Entries::Large(tree) = &entries else { panic!("made large") };
+                verify(&tree.root, true);
+                verify_places(&tree.root, 0..1 << 53);
+            }
+        }
+    }
+
+    #[test]
+    fn entries_that_arrive_in_order_fill_their_leaves() {
+        for back in [true, false] {
+            let mut tree = Tree::<SequenceLeaf<1>>::default();
+            for _ in 0..20_000 {
+                let at = if back { tree.len() } else { 0 };
+                tree.edit(&mut ByRank::insertion(at), |leaf, seek| {
+                    leaf.items.insert(seek.rest, b"sixteen bytes...")
+                });
+            }
+            let full = tree.len() * 18 / LEAF_FILL_BYTES_MAX;
+            assert!(tree.node_count() < full * 5 / 4, "{} nodes for {full} full leaves", tree.node_count());
+        }
+    }
+
+    #[test]
+    fn a_writer_copies_only_its_path() {
+        let mut tree = Tree::<SequenceLeaf<1>>::default();
+        for _ in 0..50_000 {
+            tree.edit(&mut ByRank::insertion(tree.len()), |leaf, _| leaf.items.push(b"item"));
+        }
+        let clone = tree.clone();
+        assert!(tree.is_same(&clone));
+        tree.edit(&mut ByRank::existing(25_000), |leaf, seek| leaf.items.set(seek.rest, b"other"));
+        assert!(!tree.is_same(&clone));
+        let changed = tree.leaves().zip(clone.leaves()).filter(|(a, b)| !std::ptr::eq(a.1, b.1)).count();
+        assert_eq!(changed, 1);
+    }
+}

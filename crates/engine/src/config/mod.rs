@@ -8,7 +8,7 @@ pub mod directives;
 mod hot;
 mod parse;
 mod rewrite;
-mod text;
+pub mod text;
 mod value;
 
 use std::path::{Path, PathBuf};

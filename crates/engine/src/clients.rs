@@ -1,0 +1,197 @@
+//! What the server knows of its connections across threads: for CLIENT LIST, INFO and CLIENT KILL.
+//!
+//! A connection belongs to one worker. That worker writes its [`Client`]; others only read it, or leave
+//! a request in it and wake the worker. Adding and removing one costs O(1).
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{
+    AtomicBool, AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed,
+};
+
+use parking_lot::Mutex;
+
+/// Where a client comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// Over TCP.
+    Tcp {
+        /// The client's address.
+        peer: SocketAddr,
+        /// The server's address it connected to.
+        local: SocketAddr,
+    },
+    /// Over the unix socket at this path.
+    Unix(Arc<str>),
+}
+
+impl Peer {
+    /// `ip:port`, or `path:0` for a unix socket, as CLIENT LIST's `addr`.
+    pub fn address(&self) -> String {
+        match self {
+            Peer::Tcp { peer, .. } => address_text(peer),
+            Peer::Unix(path) => format!("{path}:0"),
+        }
+    }
+
+    /// The server's side, as CLIENT LIST's `laddr`.
+    pub fn local_address(&self) -> String {
+        match self {
+            Peer::Tcp { local, .. } => address_text(local),
+            Peer::Unix(path) => format!("{path}:0"),
+        }
+    }
+
+    /// True for a client on this machine.
+    pub fn is_local(&self) -> bool {
+        match self {
+            Peer::Tcp { peer, .. } => peer.ip().to_canonical().is_loopback(),
+            Peer::Unix(_) => true,
+        }
+    }
+}
+
+fn address_text(address: &SocketAddr) -> String {
+    // A dual-stack listener shows IPv4 clients as mapped IPv6.
+    SocketAddr::new(address.ip().to_canonical(), address.port()).to_string()
+}
+
+/// What a client said of itself, and how it is to be treated: rarely there, so kept apart.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// CLIENT SETNAME.
+    pub name: Vec<u8>,
+    /// CLIENT SETINFO LIB-NAME.
+    pub lib_name: Vec<u8>,
+    /// CLIENT SETINFO LIB-VER.
+    pub lib_ver: Vec<u8>,
+}
+
+/// One connection, as other threads see it.
+pub struct Client {
+    /// Unique for the life of the server, ascending.
+    pub id: u64,
+    /// Where it comes from.
+    pub peer: Peer,
+    /// Unix seconds of its start.
+    pub created_s: i64,
+    /// The worker it belongs to; it may move.
+    pub worker: AtomicU16,
+    /// Unix milliseconds of its last command.
+    pub last_active_ms: AtomicI64,
+    /// Selected database.
+    pub db: AtomicU32,
+    /// Number of the last command, plus one.
+    pub last_command: AtomicU16,
+    /// RESP version, 2 or 3.
+    pub resp: AtomicU8,
+    /// CLIENT NO-EVICT.
+    pub no_evict: AtomicBool,
+    /// CLIENT NO-TOUCH.
+    pub no_touch: AtomicBool,
+    /// Bytes read and not run.
+    pub input_bytes: AtomicU32,
+    /// Bytes of unsent replies.
+    pub output_bytes: AtomicU32,
+    /// Waiting: for the long lane, or for the end of a pause.
+    pub blocked: AtomicBool,
+    /// Somebody asked for it to be closed; its worker does so at the next chance.
+    pub kill: AtomicBool,
+    identity: Mutex<Option<Box<Identity>>>,
+}
+
+impl Client {
+    /// What the client said of itself.
+    pub fn identity(&self) -> Identity {
+        self.identity.lock().as_deref().cloned().unwrap_or_default()
+    }
+
+    /// Changes what the client said of itself.
+    pub fn identify(&self, change: impl FnOnce(&mut Identity)) {
+        change(self.identity.lock().get_or_insert_default());
+    }
+
+    /// Forgets what the client said of itself (RESET).
+    pub fn forget_identity(&self) {
+        *self.identity.lock() = None;
+    }
+}
+
+const SHARDS: usize = 16;
+
+/// All connections.
+#[derive(Default)]
+pub struct Clients {
+    shards: [Mutex<HashMap<u64, Arc<Client>>>; SHARDS],
+    next_id: AtomicU64,
+    connected: AtomicU64,
+    blocked: AtomicU64,
+}
+
+impl Clients {
+    /// Adds a connection, with the next id.
+    pub fn open(&self, peer: Peer, worker: u16, now_ms: i64) -> Arc<Client> {
+        let id = self.next_id.fetch_add(1, Relaxed) + 1;
+        let client = Arc::new(Client {
+            id,
+            peer,
+            created_s: now_ms / 1000,
+            worker: AtomicU16::new(worker),
+            last_active_ms: AtomicI64::new(now_ms),
+            db: AtomicU32::new(0),
+            last_command: AtomicU16::new(0),
+            resp: AtomicU8::new(2),
+            no_evict: AtomicBool::new(false),
+            no_touch: AtomicBool::new(false),
+            input_bytes: AtomicU32::new(0),
+            output_bytes: AtomicU32::new(0),
+            blocked: AtomicBool::new(false),
+            kill: AtomicBool::new(false),
+            identity: Mutex::new(None),
+        });
+        self.shards[id as usize % SHARDS].lock().insert(id, client.clone());
+        self.connected.fetch_add(1, Relaxed);
+        client
+    }
+
+    /// Removes a connection.
+    pub fn close(&self, client: &Client) {
+        if self.shards[client.id as usize % SHARDS].lock().remove(&client.id).is_some() {
+            self.connected.fetch_sub(1, Relaxed);
+            self.set_blocked(client, false);
+        }
+    }
+
+    /// Marks a connection as waiting, or no longer.
+    pub fn set_blocked(&self, client: &Client, blocked: bool) {
+        match (client.blocked.swap(blocked, Relaxed), blocked) {
+            (false, true) => drop(self.blocked.fetch_add(1, Relaxed)),
+            (true, false) => drop(self.blocked.fetch_sub(1, Relaxed)),
+            _ => {}
+        }
+    }
+
+    /// Connections now.
+    pub fn connected(&self) -> u64 {
+        self.connected.load(Relaxed)
+    }
+
+    /// Connections that wait.
+    pub fn blocked(&self) -> u64 {
+        self.blocked.load(Relaxed)
+    }
+
+    /// The connection of this id.
+    pub fn get(&self, id: u64) -> Option<Arc<Client>> {
+        self.shards[id as usize % SHARDS].lock().get(&id).cloned()
+    }
+
+    /// Every connection, by ascending id. O(connections): for those who ask for it.
+    pub fn list(&self) -> Vec<Arc<Client>> {
+        let mut all: Vec<_> =
+            self.shards.iter().flat_map(|shard| shard.lock().values().cloned().collect::<Vec<_>>()).collect();
+        all.sort_unstable_by_key(|client| client.id);
+        all
+    }
+}

@@ -1,0 +1,369 @@
+//! From decoded commands to replies.
+//!
+//! A pipeline runs in batches: first every key of the batch is hashed and its bucket and entry are asked
+//! for from memory, then the commands run one by one, each under the locks of its own keys.
+
+use base::limits::{BATCH_COMMANDS, OUTPUT_HIGH_WATER_BYTES};
+use resp::{Args, Batch};
+use store::Position;
+
+use crate::ctx::Ctx;
+use crate::fault::{CmdResult, Fault};
+use crate::output::Output;
+use crate::reply::Reply;
+use crate::server::{PauseMode, Server};
+use crate::session::{ReplyMode, Session};
+use crate::table::{CommandInfo, Flags, KeyRule};
+use crate::worker::Worker;
+
+/// Why a batch ended before its last command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// It did not.
+    Done,
+    /// The output is full, or a reply is still being made: go on when it has drained.
+    Output,
+    /// The long lane has the command that just ran: go on when its reply is there.
+    Deferred,
+    /// CLIENT PAUSE holds the next command back.
+    Paused,
+    /// The connection is to be closed after its replies.
+    Close,
+}
+
+/// How far a batch got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Commands of the batch that ran; the others have to be presented again.
+    pub executed: usize,
+    /// Why it ended.
+    pub stop: Stop,
+}
+
+/// A command that takes part in prefetching: its row, and its key's position if it has one key.
+type Routed<'a> = (Result<&'a CommandInfo, ()>, Option<Position>);
+
+/// Arguments above which even a command flagged fast is timed on its own.
+const FAST_ARGS_MAX: usize = 64;
+
+/// Runs the commands of a batch (at most [`BATCH_COMMANDS`]) in order. `input` is what the batch was
+/// decoded from; `worker.now` is the instant they run at.
+pub fn run_batch(
+    server: &Server,
+    worker: &mut Worker,
+    session: &mut Session,
+    batch: &Batch,
+    input: &[u8],
+    out: &mut Output,
+) -> Progress {
+    debug_assert!(batch.len() <= BATCH_COMMANDS, "batch-bounds");
+    let mut routed: [Routed<'_>; BATCH_COMMANDS] = [(Err(()), None); BATCH_COMMANDS];
+    route(server, session.db, batch, input, &mut routed);
+    let started_us = worker.now.mono_us;
+    let mut untimed = 0;
+    let mut progress = Progress { executed: 0, stop: Stop::Done };
+    for index in 0..batch.len() {
+        let args = batch.command(index, input);
+        let (info, position) = routed[index];
+        if let Ok(info) = info
+            && is_paused(server, worker, info)
+        {
+            progress.stop = Stop::Paused;
+            break;
+        }
+        let is_quick =
+            |info: &CommandInfo| info.spec.flags.contains(Flags::FAST) && args.len() <= FAST_ARGS_MAX;
+        if info.is_ok_and(is_quick) {
+            untimed += 1;
+            run_one(server, worker, session, args, info, position, out);
+        } else {
+            run_timed(server, worker, session, args, info, position, out);
+        }
+        progress.executed = index + 1;
+        if session.close_after_reply {
+            progress.stop = Stop::Close;
+        } else if worker.deferred.is_some() {
+            progress.stop = Stop::Deferred;
+        } else if out.is_streaming() || out.pending_bytes() > OUTPUT_HIGH_WATER_BYTES {
+            progress.stop = Stop::Output;
+        }
+        if progress.stop != Stop::Done {
+            break;
+        }
+    }
+    worker.stats.commands.add(progress.executed as u64);
+    if untimed > 0 {
+        record_untimed(server, worker, &routed[..progress.executed], batch, input, started_us, untimed);
+    }
+    progress
+}
+
+/// Finds each command's row and its key's place, and asks memory for what the commands will need.
+#[inline]
+fn route<'s>(
+    server: &'s Server,
+    db: usize,
+    batch: &Batch,
+    input: &[u8],
+    routed: &mut [Routed<'s>; BATCH_COMMANDS],
+) {
+    let keyspace = &server.keyspace;
+    let prefetch = batch.len() > 1;
+    for index in 0..batch.len() {
+        let args = batch.command(index, input);
+        let Some(info) = server.registry.find(&args[0]) else { continue };
+        let position = match info.keys {
+            KeyRule::One(at) if args.len() > at => Some(Position::of(&args[at])),
+            KeyRule::Many { first, .. } if args.len() > first => Some(Position::of(&args[first])),
+            _ => None,
+        };
+        routed[index] = (Ok(info), position);
+        if prefetch && let Some(position) = position {
+            keyspace.prefetch_root(db, position);
+        }
+    }
+    if !prefetch {
+        return;
+    }
+    let positions = || routed[..batch.len()].iter().filter_map(|(_, position)| *position);
+    positions().for_each(|position| keyspace.prefetch_bucket(db, position));
+    positions().for_each(|position| keyspace.prefetch_entry(db, position));
+}
+
+#[inline]
+fn is_paused(server: &Server, worker: &Worker, info: &CommandInfo) -> bool {
+    match server.pause.mode(worker.now.unix_ms) {
+        None => false,
+        // What ends or shortens a pause must not be held back by it.
+        Some(PauseMode::All) => info.spec.name != "client",
+        Some(PauseMode::Write) => info.spec.flags.intersects(Flags::WRITE | Flags::MAY_REPLICATE),
+    }
+}
+
+/// Runs a command that may take long, and says so where it did.
+fn run_timed(
+    server: &Server,
+    worker: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+    info: Result<&CommandInfo, ()>,
+    position: Option<Position>,
+    out: &mut Output,
+) {
+    let started_us = server.clock.now().mono_us;
+    let ran = run_one(server, worker, session, args, info, position, out);
+    let now = server.clock.now();
+    let elapsed_us = now.mono_us - started_us;
+    worker.set_now(now);
+    let Some(info) = ran else { return };
+    let hot = server.config.hot();
+    worker.stats.command(info.id).record(elapsed_us * 1000, hot.latency_tracking());
+    note_slow(server, session, args, info, elapsed_us, now.unix_ms / 1000);
+}
+
+fn note_slow(
+    server: &Server,
+    session: &Session,
+    args: Args<'_>,
+    info: &CommandInfo,
+    elapsed_us: u64,
+    now_s: i64,
+) {
+    let hot = server.config.hot();
+    let threshold_us = hot.slowlog_log_slower_than_us();
+    if threshold_us >= 0
+        && elapsed_us >= threshold_us as u64
+        && !info.spec.flags.contains(Flags::SKIP_SLOWLOG)
+    {
+        server.slowlog.push(args, elapsed_us, now_s, &session.client, hot.slowlog_len_max() as usize);
+    }
+    let threshold_ms = hot.latency_monitor_threshold_ms();
+    if threshold_ms > 0 && elapsed_us >= threshold_ms as u64 * 1000 {
+        let event = if info.spec.flags.contains(Flags::FAST) { "fast-command" } else { "command" };
+        server.latency.record(event, elapsed_us / 1000, now_s);
+    }
+}
+
+/// Shares the time of a batch between its quick commands: reading the clock for each would cost more
+/// than some of them do.
+fn record_untimed(
+    server: &Server,
+    worker: &mut Worker,
+    routed: &[Routed<'_>],
+    batch: &Batch,
+    input: &[u8],
+    started_us: u64,
+    untimed: u64,
+) {
+    let elapsed_ns = server.clock.now().mono_us.saturating_sub(started_us) * 1000;
+    let each_ns = elapsed_ns / untimed;
+    let tracking = server.config.hot().latency_tracking();
+    for (index, (info, _)) in routed.iter().enumerate() {
+        if let Ok(info) = info
+            && info.spec.flags.contains(Flags::FAST)
+            && batch.command(index, input).len() <= FAST_ARGS_MAX
+        {
+            worker.stats.command(info.id).record(each_ns, tracking);
+        }
+    }
+}
+
+/// Runs one command; `None` if it was refused before it ran.
+#[inline]
+fn run_one<'s>(
+    server: &'s Server,
+    worker: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+    info: Result<&'s CommandInfo, ()>,
+    position: Option<Position>,
+    out: &mut Output,
+) -> Option<&'s CommandInfo> {
+    let mark = out.mark();
+    if session.reply_mode == ReplyMode::SkipNext {
+        session.reply_mode = ReplyMode::Skip;
+    }
+    let mut ran = None;
+    let result = match admit(server, session, args, info) {
+        Ok(info) => {
+            ran = Some(info);
+            session.client.last_command.store(info.id as u16 + 1, std::sync::atomic::Ordering::Relaxed);
+            run_locked(server, worker, session, args, info, position, out)
+        }
+        Err(fault) => {
+            if let Ok(info) = info {
+                worker.stats.command(info.id).rejected.add(1);
+            }
+            Err(fault)
+        }
+    };
+    if let Err(fault) = result {
+        report(server, worker, session, fault, ran, mark, out);
+    }
+    if session.reply_mode != ReplyMode::On {
+        swallow(session, mark, out);
+    }
+    ran
+}
+
+#[cold]
+fn report(
+    server: &Server,
+    worker: &mut Worker,
+    session: &Session,
+    fault: Fault,
+    ran: Option<&CommandInfo>,
+    mark: crate::output::Mark,
+    out: &mut Output,
+) {
+    out.rewind(mark);
+    worker.deferred = None;
+    server.errors.count(fault.code());
+    worker.stats.errors.add(1);
+    if let Some(info) = ran {
+        worker.stats.command(info.id).failed.add(1);
+    }
+    Reply::new(out, session.proto).error(fault.text());
+}
+
+/// Takes the reply back, for CLIENT REPLY OFF and SKIP.
+#[cold]
+fn swallow(session: &mut Session, mark: crate::output::Mark, out: &mut Output) {
+    match session.reply_mode {
+        ReplyMode::Off => out.rewind(mark),
+        ReplyMode::Skip => {
+            out.rewind(mark);
+            session.reply_mode = ReplyMode::On;
+        }
+        ReplyMode::SkipNext | ReplyMode::On => {}
+    }
+}
+
+/// The row to run, or why the command is refused.
+#[inline]
+fn admit<'s>(
+    server: &'s Server,
+    session: &Session,
+    args: Args<'_>,
+    info: Result<&'s CommandInfo, ()>,
+) -> CmdResult<&'s CommandInfo> {
+    let info = match info {
+        Ok(info) if info.subcommands.is_empty() && arity_fits(info, args) => info,
+        _ => server.registry.resolve(args)?,
+    };
+    if !session.authenticated && info.needs_auth() {
+        return Err(Fault::NO_AUTH);
+    }
+    if info.spec.flags.contains(Flags::DENYOOM) && server.out_of_memory() {
+        return Err(Fault::OOM);
+    }
+    Ok(info)
+}
+
+#[inline]
+fn arity_fits(info: &CommandInfo, args: Args<'_>) -> bool {
+    let (arity, len) = (i64::from(info.spec.arity), args.len() as i64);
+    if arity > 0 { len == arity } else { len >= -arity }
+}
+
+#[inline]
+fn run_locked(
+    server: &Server,
+    worker: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+    info: &CommandInfo,
+    position: Option<Position>,
+    out: &mut Output,
+) -> CmdResult {
+    let keyspace = &server.keyspace;
+    let mut reply = Reply::new(out, session.proto);
+    let (locked, hashed) = match info.keys {
+        KeyRule::One(at) => {
+            let position = position.unwrap_or_else(|| Position::of(&args[at]));
+            (Some(keyspace.lock(position)), Some((&args[at], position)))
+        }
+        _ if info.spec.flags.contains(Flags::ALL_STRIPES) => (Some(keyspace.lock_all()), None),
+        KeyRule::None => (None, None),
+        KeyRule::Many { .. } | KeyRule::Specs => {
+            let mut stripes = std::mem::take(&mut worker.stripes);
+            stripes.clear();
+            let gathered = gather_stripes(server, info, args, &mut stripes);
+            let locked =
+                (gathered.is_ok() && !stripes.is_empty()).then(|| keyspace.lock_stripes(&mut stripes));
+            worker.stripes = stripes;
+            gathered?;
+            (locked, None)
+        }
+    };
+    let mut ctx = Ctx::new(server, worker, session, locked, hashed);
+    (info.spec.run)(&mut ctx, args, &mut reply)
+}
+
+/// The stripes of all keys of a command; in cluster mode, an error if they are of several slots.
+fn gather_stripes(
+    server: &Server,
+    info: &CommandInfo,
+    args: Args<'_>,
+    stripes: &mut Vec<usize>,
+) -> CmdResult {
+    let mut slot = None;
+    let mut crosses = false;
+    let mut add = |index: usize| {
+        let position = Position::of(&args[index]);
+        crosses |= *slot.get_or_insert(position.slot()) != position.slot();
+        stripes.push(position.stripe());
+    };
+    match info.keys {
+        KeyRule::Many { first, last, step } => {
+            let last = if last < 0 { args.len() as isize + last } else { last };
+            (first..=last.max(0) as usize)
+                .step_by(step.max(1))
+                .filter(|at| *at < args.len())
+                .for_each(&mut add);
+        }
+        // A key count that does not fit is the command's own error to report: it finds no keys.
+        _ => drop(info.each_key(args, &mut |index, _| add(index))),
+    }
+    if crosses && server.cluster.enabled { Err(Fault::CROSS_SLOT) } else { Ok(()) }
+}

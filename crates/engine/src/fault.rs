@@ -1,0 +1,92 @@
+//! A client's mistake, as the error reply it becomes.
+
+use std::borrow::Cow;
+
+/// The text of an error reply, without the leading `-`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A fixed text.
+    Text(&'static str),
+    /// A text made for the occasion.
+    Owned(String),
+}
+
+/// What a command returns: its reply is written, or there is a fault to report instead.
+pub type CmdResult<T = ()> = Result<T, Fault>;
+
+impl Fault {
+    /// The value is of another type than the command works on.
+    pub const WRONG_TYPE: Fault =
+        Fault::Text("WRONGTYPE Operation against a key holding the wrong kind of value");
+    /// Options that do not fit together or are not known.
+    pub const SYNTAX: Fault = Fault::Text("ERR syntax error");
+    /// An argument or value that should be a 64-bit integer.
+    pub const NOT_INTEGER: Fault = Fault::Text("ERR value is not an integer or out of range");
+    /// An argument or value that should be a float.
+    pub const NOT_FLOAT: Fault = Fault::Text("ERR value is not a valid float");
+    /// An integer outside what the command takes.
+    pub const OUT_OF_RANGE: Fault = Fault::Text("ERR value is out of range");
+    /// A count below zero.
+    pub const NOT_POSITIVE: Fault = Fault::Text("ERR value is out of range, must be positive");
+    /// The key must exist.
+    pub const NO_SUCH_KEY: Fault = Fault::Text("ERR no such key");
+    /// A list index beyond the ends.
+    pub const INDEX_OUT_OF_RANGE: Fault = Fault::Text("ERR index out of range");
+    /// A database number that is not configured.
+    pub const DB_OUT_OF_RANGE: Fault = Fault::Text("ERR DB index is out of range");
+    /// A sum that leaves the 64-bit range.
+    pub const OVERFLOW: Fault = Fault::Text("ERR increment or decrement would overflow");
+    /// A float result without a value.
+    pub const NAN_OR_INFINITY: Fault = Fault::Text("ERR increment would produce NaN or Infinity");
+    /// A score that would become NaN.
+    pub const NAN_SCORE: Fault = Fault::Text("ERR resulting score is not a number (NaN)");
+    /// A cursor that is no number.
+    pub const INVALID_CURSOR: Fault = Fault::Text("ERR invalid cursor");
+    /// A string that would pass `proto-max-bulk-len`.
+    pub const STRING_TOO_LONG: Fault =
+        Fault::Text("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
+    /// No authentication yet.
+    pub const NO_AUTH: Fault = Fault::Text("NOAUTH Authentication required.");
+    /// Writes are refused: `maxmemory` is reached and nothing may be evicted.
+    pub const OOM: Fault = Fault::Text("OOM command not allowed when used memory > 'maxmemory'.");
+    /// Keys of a command in cluster mode live in several slots.
+    pub const CROSS_SLOT: Fault = Fault::Text("CROSSSLOT Keys in request don't hash to the same slot");
+
+    /// A text made for the occasion.
+    pub fn owned(text: impl Into<String>) -> Fault {
+        Fault::Owned(text.into())
+    }
+
+    /// The command was called with too few or too many arguments. `name` as the table writes it;
+    /// a subcommand is `container|sub`.
+    pub fn wrong_arity(name: &str) -> Fault {
+        Fault::Owned(format!("ERR wrong number of arguments for '{name}' command"))
+    }
+
+    /// The time given to an expiry option does not fit.
+    pub fn invalid_expire(command: &str) -> Fault {
+        Fault::Owned(format!("ERR invalid expire time in '{command}' command"))
+    }
+
+    /// The whole error text.
+    pub fn text(&self) -> &str {
+        match self {
+            Fault::Text(text) => text,
+            Fault::Owned(text) => text,
+        }
+    }
+
+    /// The first word, by which INFO counts errors.
+    pub fn code(&self) -> &str {
+        self.text().split(' ').next().unwrap_or("ERR")
+    }
+}
+
+impl From<Cow<'static, str>> for Fault {
+    fn from(text: Cow<'static, str>) -> Fault {
+        match text {
+            Cow::Borrowed(text) => Fault::Text(text),
+            Cow::Owned(text) => Fault::Owned(text),
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! What a connection still has to be sent.
+//!
+//! Replies are bytes, big values that are sent from where they lie, and streams: replies too large to
+//! be built whole, of which a piece is made whenever there is room. Invariant *reply-order*: parts leave
+//! in the order they were queued; bytes never pass a stream that is not finished.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+use base::limits::STREAM_PIECE_BYTES;
+use resp::{Encoder, Proto};
+use store::Chunk;
+
+/// A reply made piece by piece. Holds what it reads from, as O(1) clones, and no lock.
+pub trait Stream: Send {
+    /// Writes the next element or few; false when nothing is left, or this was the last.
+    fn fill(&mut self, out: &mut Encoder<'_>) -> bool;
+}
+
+impl<F: FnMut(&mut Encoder<'_>) -> bool + Send> Stream for F {
+    fn fill(&mut self, out: &mut Encoder<'_>) -> bool {
+        self(out)
+    }
+}
+
+enum Part {
+    Bytes(Vec<u8>),
+    Chunk(Chunk),
+    Stream(Box<dyn Stream>, Proto),
+}
+
+/// The unsent replies of one connection.
+#[derive(Default)]
+pub struct Output {
+    parts: VecDeque<Part>,
+    /// Bytes after the last part: where commands write. Empty capacity when idle.
+    tail: Vec<u8>,
+    /// Bytes of the first part (or of the tail, if there is no part) that were sent already.
+    sent: usize,
+    /// Bytes in `parts`, streams not counted.
+    queued_bytes: usize,
+    streams: usize,
+}
+
+impl Output {
+    /// Nothing to send.
+    pub fn new() -> Output {
+        Output::default()
+    }
+
+    /// The buffer that replies are appended to.
+    #[inline]
+    pub fn tail(&mut self) -> &mut Vec<u8> {
+        &mut self.tail
+    }
+
+    /// Lends a buffer to write to, if there is none: idle connections own no buffer.
+    #[inline]
+    pub fn lend(&mut self, buffer: impl FnOnce() -> Vec<u8>) {
+        if self.tail.capacity() == 0 {
+            self.tail = buffer();
+        }
+    }
+
+    /// Takes the buffer back once everything is sent.
+    #[inline]
+    pub fn reclaim(&mut self) -> Option<Vec<u8>> {
+        if !self.is_empty() || self.tail.capacity() == 0 {
+            return None;
+        }
+        self.sent = 0;
+        let mut buffer = std::mem::take(&mut self.tail);
+        buffer.clear();
+        Some(buffer)
+    }
+
+    /// True if nothing is left to send, now or later.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty() && self.tail.len() == self.sent
+    }
+
+    /// True if a reply is still being made.
+    #[inline]
+    pub fn is_streaming(&self) -> bool {
+        self.streams > 0
+    }
+
+    /// Bytes waiting to be sent.
+    #[inline]
+    pub fn pending_bytes(&self) -> usize {
+        self.queued_bytes + self.tail.len() - self.sent
+    }
+
+    /// Memory that the unsent replies hold.
+    pub fn memory_bytes(&self) -> usize {
+        self.queued_bytes + self.tail.capacity()
+    }
+
+    /// Parts waiting (`oll` of CLIENT LIST).
+    pub fn parts(&self) -> usize {
+        self.parts.len()
+    }
+
+    fn seal_tail(&mut self) {
+        // With no part before it, the tail itself may be half sent: `sent` goes with it.
+        if self.tail.len() > if self.parts.is_empty() { self.sent } else { 0 } {
+            let bytes = std::mem::take(&mut self.tail);
+            self.queued_bytes += bytes.len();
+            self.parts.push_back(Part::Bytes(bytes));
+        } else if self.parts.is_empty() {
+            self.tail.clear();
+            self.sent = 0;
+        }
+    }
+
+    /// Queues a big value's chunk, which is sent without being copied.
+    pub fn push_chunk(&mut self, chunk: Chunk) {
+        self.seal_tail();
+        self.queued_bytes += chunk.as_ref().len();
+        self.parts.push_back(Part::Chunk(chunk));
+    }
+
+    /// Queues the rest of a reply that is made piece by piece.
+    pub fn push_stream(&mut self, stream: Box<dyn Stream>, proto: Proto) {
+        self.seal_tail();
+        self.streams += 1;
+        self.parts.push_back(Part::Stream(stream, proto));
+    }
+
+    /// Queues everything of another output after this one's.
+    pub fn append(&mut self, mut other: Output) {
+        debug_assert_eq!(other.sent, 0, "append-unsent");
+        if other.parts.is_empty() {
+            self.tail.extend_from_slice(&other.tail);
+            return;
+        }
+        other.seal_tail();
+        self.seal_tail();
+        self.queued_bytes += other.queued_bytes;
+        self.streams += other.streams;
+        self.parts.append(&mut other.parts);
+    }
+
+    /// A point to come back to with [`Output::rewind`].
+    pub fn mark(&self) -> Mark {
+        Mark { parts: self.parts.len(), tail: self.tail.len() }
+    }
+
+    /// Takes back what was written since `mark` (an error replaces a half-written reply, or CLIENT
+    /// REPLY swallows it).
+    pub fn rewind(&mut self, mark: Mark) {
+        if self.parts.len() == mark.parts {
+            self.tail.truncate(mark.tail);
+            return;
+        }
+        while self.parts.len() > mark.parts + 1 {
+            self.drop_last_part();
+        }
+        // The first part queued since the mark may be the sealed tail of before.
+        if let Some(Part::Bytes(_)) = self.parts.back() {
+            let Some(Part::Bytes(mut bytes)) = self.parts.pop_back() else { unreachable!("just seen") };
+            self.queued_bytes -= bytes.len();
+            bytes.truncate(mark.tail);
+            self.tail = bytes;
+        } else {
+            self.drop_last_part();
+            self.tail.clear();
+        }
+    }
+
+    fn drop_last_part(&mut self) {
+        match self.parts.pop_back() {
+            Some(Part::Bytes(bytes)) => self.queued_bytes -= bytes.len(),
+            Some(Part::Chunk(chunk)) => self.queued_bytes -= chunk.as_ref().len(),
+            Some(Part::Stream(..)) => self.streams -= 1,
+            None => {}
+        }
+    }
+
+    /// Makes the next piece if the first part is a stream: call it until it returns false, while
+    /// there is room for more bytes.
+    pub fn refill(&mut self) -> bool {
+        let Some(Part::Stream(stream, proto)) = self.parts.front_mut() else { return false };
+        let mut piece = Vec::with_capacity(STREAM_PIECE_BYTES + STREAM_PIECE_BYTES / 8);
+        let mut more = true;
+        while more && piece.len() < STREAM_PIECE_BYTES {
+            more = stream.fill(&mut Encoder::new(&mut piece, *proto));
+        }
+        if !more {
+            self.parts.pop_front();
+            self.streams -= 1;
+        }
+        if !piece.is_empty() {
+            self.queued_bytes += piece.len();
+            self.parts.push_front(Part::Bytes(piece));
+        }
+        true
+    }
+
+    /// The bytes that may be sent now, in order, as many slices as fit; returns how many.
+    pub fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
+        let mut count = 0;
+        let mut skip = self.sent;
+        for part in &self.parts {
+            let bytes: &[u8] = match part {
+                Part::Bytes(bytes) => bytes,
+                Part::Chunk(chunk) => chunk.as_ref(),
+                Part::Stream(..) => return count,
+            };
+            if count == slices.len() {
+                return count;
+            }
+            slices[count] = IoSlice::new(&bytes[skip..]);
+            count += 1;
+            skip = 0;
+        }
+        if count < slices.len() && self.tail.len() > skip {
+            slices[count] = IoSlice::new(&self.tail[skip..]);
+            count += 1;
+        }
+        count
+    }
+
+    /// The bytes to send when there are only plain bytes: the usual case.
+    #[inline]
+    pub fn plain(&self) -> Option<&[u8]> {
+        self.parts.is_empty().then(|| &self.tail[self.sent..])
+    }
+
+    /// `count` bytes were sent.
+    pub fn advance(&mut self, count: usize) {
+        let mut left = self.sent + count;
+        while let Some(part) = self.parts.front() {
+            let len = match part {
+                Part::Bytes(bytes) => bytes.len(),
+                Part::Chunk(chunk) => chunk.as_ref().len(),
+                Part::Stream(..) => break,
+            };
+            if left < len {
+                break;
+            }
+            left -= len;
+            // `sent` was part of the first part's bytes; from here on they are gone.
+            self.queued_bytes -= len;
+            self.parts.pop_front();
+        }
+        if self.parts.is_empty() && left == self.tail.len() {
+            self.tail.clear();
+            left = 0;
+        }
+        self.sent = left;
+    }
+}
+
+/// A point in an [`Output`].
+#[derive(Clone, Copy)]
+pub struct Mark {
+    parts: usize,
+    tail: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drain(output: &mut Output, step: usize) -> Vec<u8> {
+        let mut all = Vec::new();
+        while !output.is_empty() {
+            while output.refill() {}
+            let mut slices = [IoSlice::new(&[]); 4];
+            let count = output.slices(&mut slices);
+            let bytes: Vec<u8> = slices[..count].iter().flat_map(|slice| slice.iter().copied()).collect();
+            let taken = step.min(bytes.len());
+            assert!(taken > 0, "an output that is not empty has something to send");
+            all.extend_from_slice(&bytes[..taken]);
+            output.advance(taken);
+        }
+        assert_eq!(output.pending_bytes(), 0);
+        all
+    }
+
+    fn counter(upto: i64) -> Box<dyn Stream> {
+        let mut next = 0;
+        Box::new(move |out: &mut Encoder<'_>| {
+            out.int(next);
+            next += 1;
+            next < upto
+        })
+    }
+
+    #[test]
+    fn parts_leave_in_order_whatever_the_step() {
+        for step in [1, 7, 1000, 1 << 20] {
+            let mut output = Output::new();
+            let mut wanted = Vec::new();
+            output.tail().extend_from_slice(b"first");
+            output.push_stream(counter(300), Proto::V2);
+            output.tail().extend_from_slice(b"middle");
+            let long = store::LongString::from_slice(&[b'x'; 40_000]);
+            long.chunks(0).for_each(|chunk| output.push_chunk(chunk));
+            output.tail().extend_from_slice(b"last");
+            wanted.extend_from_slice(b"first");
+            (0..300).for_each(|n| wanted.extend_from_slice(format!(":{n}\r\n").as_bytes()));
+            wanted.extend_from_slice(b"middle");
+            wanted.resize(wanted.len() + 40_000, b'x');
+            wanted.extend_from_slice(b"last");
+            assert!(drain(&mut output, step) == wanted, "step {step}");
+        }
+    }
+
+    #[test]
+    fn rewinding_takes_back_all_that_followed() {
+        let mut output = Output::new();
+        output.tail().extend_from_slice(b"keep");
+        output.advance(2);
+        let mark = output.mark();
+        output.tail().extend_from_slice(b"gone");
+        output.rewind(mark);
+        output.tail().extend_from_slice(b"gone");
+        output.push_stream(counter(3), Proto::V2);
+        output.tail().extend_from_slice(b"gone too");
+        output.rewind(mark);
+        assert!(!output.is_streaming());
+        output.push_stream(counter(1), Proto::V2);
+        let mark = output.mark();
+        output.push_stream(counter(1), Proto::V2);
+        output.rewind(mark);
+        assert_eq!(drain(&mut output, 3), b"ep:0\r\n");
+    }
+}

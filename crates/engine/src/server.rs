@@ -1,0 +1,243 @@
+//! What all workers share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+
+use base::clock::{Clock, Now};
+use parking_lot::Mutex;
+use store::{Keyspace, Thresholds};
+
+use crate::clients::Clients;
+use crate::config::Config;
+use crate::slowlog::Slowlog;
+use crate::stats::{Counter, ErrorStats, Rate, WorkerStats};
+use crate::table::{Registry, registry};
+
+/// Commands that a CLIENT PAUSE holds back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PauseMode {
+    /// Those that may write.
+    Write,
+    /// All.
+    All,
+}
+
+/// A pause of all clients.
+#[derive(Default)]
+pub struct Pause {
+    /// 0: no pause.
+    until_ms: AtomicI64,
+    all: AtomicBool,
+}
+
+impl Pause {
+    /// Starts or extends a pause; as Redis, a shorter one does not shorten it, nor a weaker one weaken it.
+    pub fn start(&self, until_ms: i64, mode: PauseMode, now_ms: i64) {
+        let active = self.until_ms.load(Relaxed) > now_ms;
+        if mode == PauseMode::All || !active {
+            self.all.store(mode == PauseMode::All, Relaxed);
+        }
+        if !active || until_ms > self.until_ms.load(Relaxed) {
+            self.until_ms.store(until_ms, Relaxed);
+        }
+    }
+
+    /// Ends it.
+    pub fn stop(&self) {
+        self.until_ms.store(0, Relaxed);
+    }
+
+    /// What is held back now.
+    #[inline]
+    pub fn mode(&self, now_ms: i64) -> Option<PauseMode> {
+        if self.until_ms.load(Relaxed) <= now_ms {
+            return None;
+        }
+        Some(if self.all.load(Relaxed) { PauseMode::All } else { PauseMode::Write })
+    }
+
+    /// When it ends, in unix milliseconds.
+    pub fn until_ms(&self) -> i64 {
+        self.until_ms.load(Relaxed)
+    }
+}
+
+/// Facts of the process that INFO prints, filled in by whoever starts it.
+#[derive(Clone, Debug, Default)]
+pub struct Process {
+    /// 40 hex digits, new at each start.
+    pub run_id: String,
+    /// Path of the executable.
+    pub executable: String,
+    /// `epoll`, `kqueue`.
+    pub multiplexing_api: &'static str,
+    /// The operating system, as `uname` tells it.
+    pub os: String,
+    /// Process id.
+    pub pid: u32,
+    /// Worker threads.
+    pub workers: usize,
+    /// CPUs of the machine's memory in bytes.
+    pub system_memory_bytes: u64,
+}
+
+/// What the threads around the engine do for it: engine code itself owns no socket.
+pub trait Host: Send + Sync {
+    /// Wakes a worker, so that it looks at its clients' requests (kill).
+    fn wake(&self, worker: u16);
+    /// Ends the process in an orderly way.
+    fn shutdown(&self);
+    /// (user, system) CPU seconds of the process, and of its children.
+    fn cpu_seconds(&self) -> CpuSeconds;
+    /// Resident bytes of the process.
+    fn resident_bytes(&self) -> u64;
+}
+
+/// CPU time of the process, in seconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CpuSeconds {
+    /// In user mode.
+    pub user: f64,
+    /// In the kernel.
+    pub system: f64,
+}
+
+/// A host for tests and tools: nothing to wake.
+pub struct NoHost;
+
+impl Host for NoHost {
+    fn wake(&self, _: u16) {}
+    fn shutdown(&self) {}
+    fn cpu_seconds(&self) -> CpuSeconds {
+        CpuSeconds::default()
+    }
+    fn resident_bytes(&self) -> u64 {
+        store::alloc::used_bytes() as u64
+    }
+}
+
+/// Rates for INFO, sampled by [`Server::sample`].
+#[derive(Default)]
+pub struct Rates {
+    /// Commands.
+    pub commands: Rate,
+    /// Bytes read.
+    pub input: Rate,
+    /// Bytes written.
+    pub output: Rate,
+}
+
+/// What all workers share.
+pub struct Server {
+    /// Directives.
+    pub config: Arc<Config>,
+    /// Keys and values.
+    pub keyspace: Keyspace,
+    /// The command table.
+    pub registry: &'static Registry,
+    /// Connections.
+    pub clients: Clients,
+    /// Where time comes from.
+    pub clock: Box<dyn Clock>,
+    /// Counters of each worker and, last, of the long lane.
+    pub stats: Vec<Arc<WorkerStats>>,
+    /// Error replies by code.
+    pub errors: ErrorStats,
+    /// Slow commands.
+    pub slowlog: Slowlog,
+    /// CLIENT PAUSE.
+    pub pause: Pause,
+    /// Facts of the process.
+    pub process: Process,
+    /// The threads around the engine.
+    pub host: Box<dyn Host>,
+    /// Rates for INFO.
+    pub rates: Mutex<Rates>,
+    /// Time of the start.
+    pub started: Now,
+    /// DEBUG SET-ACTIVE-EXPIRE.
+    pub active_expire: AtomicBool,
+    /// Resident bytes when last asked for: INFO must not read files.
+    pub resident_bytes: AtomicU64,
+    /// Events of the latency monitor.
+    pub latency: crate::latency::LatencyMonitor,
+    /// The face of a cluster of one node.
+    pub cluster: crate::cluster_face::ClusterFace,
+}
+
+impl Server {
+    /// A server without connections.
+    pub fn new(config: Arc<Config>, clock: Box<dyn Clock>, process: Process, host: Box<dyn Host>) -> Server {
+        let started = clock.now();
+        let registry = registry();
+        let workers = process.workers.max(1);
+        let cluster = crate::cluster_face::ClusterFace::new(&config, &process);
+        Server {
+            keyspace: Keyspace::new(config.int("databases").max(1) as usize, started.unix_ms),
+            registry,
+            clients: Clients::default(),
+            stats: (0..=workers).map(|_| Arc::new(WorkerStats::new(registry.len()))).collect(),
+            errors: ErrorStats::default(),
+            slowlog: Slowlog::default(),
+            pause: Pause::default(),
+            rates: Mutex::default(),
+            started,
+            active_expire: AtomicBool::new(true),
+            resident_bytes: AtomicU64::new(host.resident_bytes()),
+            latency: crate::latency::LatencyMonitor::default(),
+            cluster,
+            config,
+            clock,
+            process,
+            host,
+        }
+    }
+
+    /// A counter summed over all workers.
+    pub fn total(&self, counter: impl Fn(&WorkerStats) -> &Counter) -> u64 {
+        self.stats.iter().map(|stats| counter(stats).get()).sum()
+    }
+
+    /// Encoding thresholds.
+    #[inline]
+    pub fn thresholds(&self) -> Thresholds {
+        self.config.hot().thresholds()
+    }
+
+    /// Samples what INFO shows as rates; call it about every 100 ms.
+    pub fn sample(&self) {
+        let now_us = self.clock.now().mono_us;
+        let (commands, input, output) = (
+            self.total(|stats| &stats.commands),
+            self.total(|stats| &stats.input_bytes),
+            self.total(|stats| &stats.output_bytes),
+        );
+        let mut rates = self.rates.lock();
+        rates.commands.sample(commands, now_us);
+        rates.input.sample(input, now_us);
+        rates.output.sample(output, now_us);
+        drop(rates);
+        self.resident_bytes.store(self.host.resident_bytes(), Relaxed);
+        store::alloc::peak_bytes();
+    }
+
+    /// True if a password is set.
+    pub fn requires_auth(&self) -> bool {
+        !self.config.bytes("requirepass").is_empty()
+    }
+
+    /// CONFIG RESETSTAT.
+    pub fn reset_stats(&self) {
+        self.stats.iter().for_each(|stats| stats.reset());
+        self.errors.reset();
+        self.keyspace.reset_stats();
+        store::alloc::reset_peak();
+    }
+
+    /// True if memory is full and a command that needs more must be refused.
+    #[inline]
+    pub fn out_of_memory(&self) -> bool {
+        let limit = self.config.hot().maxmemory_bytes();
+        limit > 0 && store::alloc::used_bytes() as u64 > limit
+    }
+}

@@ -1,0 +1,68 @@
+//! One connection's state, owned by its worker.
+
+use std::sync::Arc;
+
+use resp::Proto;
+
+use crate::clients::Client;
+
+/// CLIENT REPLY.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReplyMode {
+    /// Replies are sent.
+    #[default]
+    On,
+    /// None is.
+    Off,
+    /// The next command's is not; set by CLIENT REPLY SKIP.
+    SkipNext,
+    /// This command's is not.
+    Skip,
+}
+
+/// One connection's state.
+pub struct Session {
+    /// What other threads see of it.
+    pub client: Arc<Client>,
+    /// Selected database.
+    pub db: usize,
+    /// Protocol version of its replies.
+    pub proto: Proto,
+    /// It has given the password, or none is asked for.
+    pub authenticated: bool,
+    /// It sent HELLO or CLIENT SETINFO: it can read today's reply shapes.
+    pub introduced: bool,
+    /// CLIENT REPLY.
+    pub reply_mode: ReplyMode,
+    /// CLIENT NO-TOUCH: its reads leave the access clocks alone.
+    pub no_touch: bool,
+    /// READONLY was sent.
+    pub readonly: bool,
+    /// ASKING was sent just before.
+    pub asking: bool,
+    /// To be closed when its replies are sent (QUIT, CLIENT KILL of itself).
+    pub close_after_reply: bool,
+}
+
+impl Session {
+    /// A fresh connection.
+    pub fn new(client: Arc<Client>, authenticated: bool) -> Session {
+        Session {
+            client,
+            db: 0,
+            proto: Proto::V2,
+            authenticated,
+            introduced: false,
+            reply_mode: ReplyMode::On,
+            no_touch: false,
+            readonly: false,
+            asking: false,
+            close_after_reply: false,
+        }
+    }
+
+    /// What a job on the long lane sees of its connection.
+    pub fn for_lane(&self) -> Session {
+        Session { reply_mode: ReplyMode::On, close_after_reply: false, client: self.client.clone(), ..*self }
+    }
+}

@@ -1,0 +1,95 @@
+//! The log of slow commands.
+
+use std::collections::VecDeque;
+
+use parking_lot::Mutex;
+use resp::Args;
+
+use crate::clients::Client;
+
+/// Arguments kept of a command, and bytes kept of each (Redis: SLOWLOG_ENTRY_MAX_*).
+const ARGS_MAX: usize = 32;
+const ARG_BYTES_MAX: usize = 128;
+
+/// One slow command.
+#[derive(Clone, Debug)]
+pub struct SlowCommand {
+    /// Ascending number.
+    pub id: u64,
+    /// Unix seconds of its end.
+    pub at_s: i64,
+    /// Its run time.
+    pub duration_us: u64,
+    /// Its arguments, clipped.
+    pub args: Vec<Vec<u8>>,
+    /// The client's address.
+    pub address: String,
+    /// The client's name.
+    pub name: Vec<u8>,
+}
+
+#[derive(Default)]
+struct Entries {
+    next_id: u64,
+    newest_first: VecDeque<SlowCommand>,
+}
+
+/// The log, newest first.
+#[derive(Default)]
+pub struct Slowlog(Mutex<Entries>);
+
+impl Slowlog {
+    /// Adds a command; the log keeps `len_max`.
+    pub fn push(&self, args: Args<'_>, duration_us: u64, at_s: i64, client: &Client, len_max: usize) {
+        let mut entries = self.0.lock();
+        let id = entries.next_id;
+        entries.next_id += 1;
+        entries.newest_first.push_front(SlowCommand {
+            id,
+            at_s,
+            duration_us,
+            args: clipped(args),
+            address: client.peer.address(),
+            name: client.identity().name,
+        });
+        entries.newest_first.truncate(len_max);
+    }
+
+    /// The newest `count` entries; all for `None`.
+    pub fn newest(&self, count: Option<usize>) -> Vec<SlowCommand> {
+        self.0.lock().newest_first.iter().take(count.unwrap_or(usize::MAX)).cloned().collect()
+    }
+
+    /// Entries in the log.
+    pub fn len(&self) -> usize {
+        self.0.lock().newest_first.len()
+    }
+
+    /// True if there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Forgets all entries.
+    pub fn clear(&self) {
+        self.0.lock().newest_first.clear();
+    }
+}
+
+fn clipped(args: Args<'_>) -> Vec<Vec<u8>> {
+    let kept = if args.len() > ARGS_MAX { ARGS_MAX - 1 } else { args.len() };
+    let mut clipped: Vec<Vec<u8>> = args
+        .iter()
+        .take(kept)
+        .map(|arg| match arg.len().checked_sub(ARG_BYTES_MAX) {
+            Some(rest @ 1..) => {
+                [&arg[..ARG_BYTES_MAX], format!("... ({rest} more bytes)").as_bytes()].concat()
+            }
+            _ => arg.to_vec(),
+        })
+        .collect();
+    if args.len() > kept {
+        clipped.push(format!("... ({} more arguments)", args.len() - kept).into_bytes());
+    }
+    clipped
+}

@@ -1,0 +1,348 @@
+//! The command table: the one place where a command's arity, flags, keys, categories and docs stand.
+//!
+//! Rows are data, one file per family. Routing, key locking, `COMMAND`, `COMMAND DOCS`, cluster checks
+//! and statistics derive from them.
+
+mod connection;
+mod registry;
+mod server;
+
+use bitflags::bitflags;
+
+use crate::ctx::Ctx;
+use crate::fault::{CmdResult, Fault};
+use crate::reply::Reply;
+use resp::Args;
+
+pub use registry::{CommandId, CommandInfo, KeyRule, Registry, registry};
+
+/// What runs a command.
+pub type Run = fn(&mut Ctx<'_>, Args<'_>, &mut Reply<'_>) -> CmdResult;
+
+bitflags! {
+    /// Properties of a command; those below `INTERNAL` are printed by `COMMAND`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Flags: u32 {
+        /// May change keys.
+        const WRITE = 1;
+        /// Only reads keys.
+        const READONLY = 1 << 1;
+        /// Refused when memory is full.
+        const DENYOOM = 1 << 2;
+        /// For administrators.
+        const ADMIN = 1 << 3;
+        /// Belongs to publish/subscribe.
+        const PUBSUB = 1 << 4;
+        /// Not for scripts.
+        const NOSCRIPT = 1 << 5;
+        /// May block its client.
+        const BLOCKING = 1 << 6;
+        /// Allowed while a data set is loaded.
+        const LOADING = 1 << 7;
+        /// Allowed on a replica that lost its primary.
+        const STALE = 1 << 8;
+        /// Not shown by MONITOR.
+        const SKIP_MONITOR = 1 << 9;
+        /// Not logged as slow.
+        const SKIP_SLOWLOG = 1 << 10;
+        /// Served during a slot's import without ASKING.
+        const ASKING = 1 << 11;
+        /// O(1) or O(log n).
+        const FAST = 1 << 12;
+        /// Allowed before authentication.
+        const NO_AUTH = 1 << 13;
+        /// May be replicated though it writes no key.
+        const MAY_REPLICATE = 1 << 14;
+        /// Refused while a data set is loaded in the background.
+        const NO_ASYNC_LOADING = 1 << 15;
+        /// Not inside MULTI.
+        const NO_MULTI = 1 << 16;
+        /// Its keys may be none.
+        const NO_MANDATORY_KEYS = 1 << 17;
+        /// Allowed while a script is busy.
+        const ALLOW_BUSY = 1 << 18;
+        /// Runs holding every stripe.
+        const ALL_STRIPES = 1 << 24;
+    }
+
+    /// ACL categories.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Categories: u32 {
+        /// `@keyspace`
+        const KEYSPACE = 1;
+        /// `@read`
+        const READ = 1 << 1;
+        /// `@write`
+        const WRITE = 1 << 2;
+        /// `@set`
+        const SET = 1 << 3;
+        /// `@sortedset`
+        const SORTEDSET = 1 << 4;
+        /// `@list`
+        const LIST = 1 << 5;
+        /// `@hash`
+        const HASH = 1 << 6;
+        /// `@string`
+        const STRING = 1 << 7;
+        /// `@bitmap`
+        const BITMAP = 1 << 8;
+        /// `@hyperloglog`
+        const HYPERLOGLOG = 1 << 9;
+        /// `@geo`
+        const GEO = 1 << 10;
+        /// `@stream`
+        const STREAM = 1 << 11;
+        /// `@pubsub`
+        const PUBSUB = 1 << 12;
+        /// `@admin`
+        const ADMIN = 1 << 13;
+        /// `@fast`
+        const FAST = 1 << 14;
+        /// `@slow`
+        const SLOW = 1 << 15;
+        /// `@blocking`
+        const BLOCKING = 1 << 16;
+        /// `@dangerous`
+        const DANGEROUS = 1 << 17;
+        /// `@connection`
+        const CONNECTION = 1 << 18;
+        /// `@transaction`
+        const TRANSACTION = 1 << 19;
+        /// `@scripting`
+        const SCRIPTING = 1 << 20;
+    }
+
+    /// What a command does to a key, as `COMMAND GETKEYSANDFLAGS` prints it.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct KeyAccess: u32 {
+        /// Reads the key.
+        const RO = 1;
+        /// Reads and writes it.
+        const RW = 1 << 1;
+        /// Overwrites it.
+        const OW = 1 << 2;
+        /// Removes it.
+        const RM = 1 << 3;
+        /// Returns or copies its data.
+        const ACCESS = 1 << 4;
+        /// Changes its data.
+        const UPDATE = 1 << 5;
+        /// Adds data to it.
+        const INSERT = 1 << 6;
+        /// Deletes data from it.
+        const DELETE = 1 << 7;
+        /// Looks like a key and is none.
+        const NOT_KEY = 1 << 8;
+        /// The specs do not tell all keys.
+        const INCOMPLETE = 1 << 9;
+        /// The other flags depend on the arguments.
+        const VARIABLE_FLAGS = 1 << 10;
+    }
+}
+
+/// Where the keys of a command begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begin {
+    /// At this argument.
+    Index(u8),
+    /// After this word, searched from argument `1..` on, or from the end if negative.
+    Keyword(&'static str, i8),
+    /// Cannot be told.
+    Unknown,
+}
+
+/// Which arguments from the beginning on are keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Find {
+    /// Every `step`th up to `last` (relative to the begin; negative: from the end of the arguments),
+    /// and of the rest only one `limit`th, if `limit` is not 0.
+    Range {
+        /// Last key, relative to the first; -1 is the last argument.
+        last: i16,
+        /// Distance between keys.
+        step: u8,
+        /// Fraction of the remaining arguments that are keys.
+        limit: u8,
+    },
+    /// As many as the argument at `num_at` says.
+    KeyNum {
+        /// Where the number stands, relative to the begin.
+        num_at: u8,
+        /// Where the first key stands, relative to the begin.
+        first: u8,
+        /// Distance between keys.
+        step: u8,
+    },
+    /// Cannot be told.
+    Unknown,
+}
+
+/// One group of a command's keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeySpec {
+    /// What is done to them.
+    pub access: KeyAccess,
+    /// Where they begin.
+    pub begin: Begin,
+    /// Which of the following arguments they are.
+    pub find: Find,
+    /// A remark that COMMAND DOCS shows; usually empty.
+    pub notes: &'static str,
+}
+
+impl KeySpec {
+    /// One key at argument `index`.
+    pub const fn one(access: KeyAccess, index: u8) -> KeySpec {
+        KeySpec::range(access, index, 0, 1)
+    }
+
+    /// Keys from argument `index` to `last` (relative; -1 is the end), every `step`th.
+    pub const fn range(access: KeyAccess, index: u8, last: i16, step: u8) -> KeySpec {
+        KeySpec { access, begin: Begin::Index(index), find: Find::Range { last, step, limit: 0 }, notes: "" }
+    }
+
+    /// A number of keys at argument `index`, then the keys.
+    pub const fn counted(access: KeyAccess, index: u8) -> KeySpec {
+        let find = Find::KeyNum { num_at: 0, first: 1, step: 1 };
+        KeySpec { access, begin: Begin::Index(index), find, notes: "" }
+    }
+}
+
+/// The part of the documentation a command stands in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Group {
+    Generic,
+    String,
+    List,
+    Set,
+    SortedSet,
+    Hash,
+    PubSub,
+    Transactions,
+    Connection,
+    Server,
+    Scripting,
+    HyperLogLog,
+    Cluster,
+    Geo,
+    Stream,
+    Bitmap,
+}
+
+impl Group {
+    /// The word in `COMMAND DOCS`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Group::Generic => "generic",
+            Group::String => "string",
+            Group::List => "list",
+            Group::Set => "set",
+            Group::SortedSet => "sorted-set",
+            Group::Hash => "hash",
+            Group::PubSub => "pubsub",
+            Group::Transactions => "transactions",
+            Group::Connection => "connection",
+            Group::Server => "server",
+            Group::Scripting => "scripting",
+            Group::HyperLogLog => "hyperloglog",
+            Group::Cluster => "cluster",
+            Group::Geo => "geo",
+            Group::Stream => "stream",
+            Group::Bitmap => "bitmap",
+        }
+    }
+}
+
+/// One row of the table.
+#[derive(Clone, Copy)]
+pub struct Command {
+    /// Lower case. A subcommand holds only its own word.
+    pub name: &'static str,
+    /// Number of arguments with the name; negative: at least as many.
+    pub arity: i16,
+    /// Properties.
+    pub flags: Flags,
+    /// Where its keys are.
+    pub keys: &'static [KeySpec],
+    /// ACL categories beyond those that the flags imply.
+    pub categories: Categories,
+    /// Hints for clients and proxies.
+    pub tips: &'static [&'static str],
+    /// Part of the documentation.
+    pub group: Group,
+    /// First Redis version that has it.
+    pub since: &'static str,
+    /// What it costs.
+    pub complexity: &'static str,
+    /// What it does, in a line.
+    pub summary: &'static str,
+    /// Its arguments, as in `key value [NX | XX]`.
+    pub syntax: &'static str,
+    /// The commands of a container, such as CONFIG.
+    pub subcommands: &'static [Command],
+    /// What runs it. A container without subcommand is never run.
+    pub run: Run,
+}
+
+impl Command {
+    /// For `..Command::BLANK`.
+    pub const BLANK: Command = Command {
+        name: "",
+        arity: 0,
+        flags: Flags::empty(),
+        keys: &[],
+        categories: Categories::empty(),
+        tips: &[],
+        group: Group::Generic,
+        since: "1.0.0",
+        complexity: "",
+        summary: "",
+        syntax: "",
+        subcommands: &[],
+        run: container,
+    };
+
+    /// All ACL categories, those that flags imply included.
+    pub fn all_categories(&self) -> Categories {
+        let mut all = self.categories;
+        all.set(Categories::WRITE, self.flags.contains(Flags::WRITE) || all.contains(Categories::WRITE));
+        let reads = self.flags.contains(Flags::READONLY) && !all.contains(Categories::SCRIPTING);
+        all.set(Categories::READ, reads || all.contains(Categories::READ));
+        if self.flags.contains(Flags::ADMIN) {
+            all |= Categories::ADMIN | Categories::DANGEROUS;
+        }
+        if self.flags.contains(Flags::PUBSUB) {
+            all |= Categories::PUBSUB;
+        }
+        if self.flags.contains(Flags::BLOCKING) {
+            all |= Categories::BLOCKING;
+        }
+        let fast = self.flags.contains(Flags::FAST);
+        all | if fast { Categories::FAST } else { Categories::SLOW }
+    }
+}
+
+/// The `run` of a container, which only ever runs through its subcommands.
+fn container(_: &mut Ctx<'_>, _: Args<'_>, _: &mut Reply<'_>) -> CmdResult {
+    Err(Fault::SYNTAX)
+}
+
+/// One read-only key at the first argument.
+pub const ONE_RO: &[KeySpec] = &[KeySpec::one(KeyAccess::RO, 1)];
+/// As [`ONE_RO`], returning its data.
+pub const ONE_RO_ACCESS: &[KeySpec] = &[KeySpec::one(KeyAccess::RO.union(KeyAccess::ACCESS), 1)];
+/// One key that is overwritten.
+pub const ONE_OW_UPDATE: &[KeySpec] = &[KeySpec::one(KeyAccess::OW.union(KeyAccess::UPDATE), 1)];
+/// One key whose data changes.
+pub const ONE_RW_UPDATE: &[KeySpec] = &[KeySpec::one(KeyAccess::RW.union(KeyAccess::UPDATE), 1)];
+/// One key whose data changes and is returned.
+pub const ONE_RW_ACCESS_UPDATE: &[KeySpec] =
+    &[KeySpec::one(KeyAccess::RW.union(KeyAccess::ACCESS).union(KeyAccess::UPDATE), 1)];
+/// One key that gets more data.
+pub const ONE_RW_INSERT: &[KeySpec] = &[KeySpec::one(KeyAccess::RW.union(KeyAccess::INSERT), 1)];
+/// One key that loses data.
+pub const ONE_RW_DELETE: &[KeySpec] = &[KeySpec::one(KeyAccess::RW.union(KeyAccess::DELETE), 1)];
+/// One key that loses data, which is returned.
+pub const ONE_RW_ACCESS_DELETE: &[KeySpec] =
+    &[KeySpec::one(KeyAccess::RW.union(KeyAccess::ACCESS).union(KeyAccess::DELETE), 1)];

@@ -1,0 +1,315 @@
+//! The table, indexed: from a command's name to its row, its number and its keys.
+
+use std::sync::OnceLock;
+
+use resp::Args;
+
+use super::{Begin, Command, Find, Flags, KeyAccess, KeySpec};
+use crate::fault::Fault;
+
+/// Index of a command (or subcommand) in the registry: what statistics are kept by.
+pub type CommandId = usize;
+
+/// How a command's keys are found without reading its specs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyRule {
+    /// No key.
+    None,
+    /// One key, at this argument.
+    One(usize),
+    /// From `first` every `step`th up to the last argument less `tail`, or just to `last`.
+    Many {
+        /// First key.
+        first: usize,
+        /// Last key; negative: from the end.
+        last: isize,
+        /// Distance between keys.
+        step: usize,
+    },
+    /// Read the specs.
+    Specs,
+}
+
+/// A command as the server uses it.
+pub struct CommandInfo {
+    /// Its number.
+    pub id: CommandId,
+    /// Its row.
+    pub spec: &'static Command,
+    /// `get`, or `config|get` for a subcommand.
+    pub full_name: String,
+    /// How to find its keys.
+    pub keys: KeyRule,
+    /// Numbers of its subcommands, in table order.
+    pub subcommands: Vec<CommandId>,
+    /// The container's number, for a subcommand.
+    pub container: Option<CommandId>,
+}
+
+/// All commands.
+pub struct Registry {
+    commands: Vec<CommandInfo>,
+    top_level: Vec<CommandId>,
+    /// Open addressing: (folded name, number + 1); 0 is empty.
+    names: Vec<(u128, u16)>,
+}
+
+const NAME_BYTES_MAX: usize = 16;
+const NAME_SLOTS: usize = 1024;
+
+/// Every family's rows.
+const FAMILIES: &[&[Command]] = &[super::connection::ROWS, super::server::ROWS];
+
+/// The registry of all commands.
+pub fn registry() -> &'static Registry {
+    static REGISTRY: OnceLock<Registry> = OnceLock::new();
+    REGISTRY.get_or_init(|| Registry::build(FAMILIES))
+}
+
+/// A name as one number: lower-cased by setting bit 5 of each byte, which also merges a few bytes that
+/// no command name has; so a hit is compared again.
+#[inline]
+fn fold(name: &[u8]) -> u128 {
+    let mut bytes = [0; NAME_BYTES_MAX];
+    bytes[..name.len()].copy_from_slice(name);
+    u128::from_le_bytes(bytes) | 0x20202020_20202020_20202020_20202020
+}
+
+#[inline]
+fn name_slot(folded: u128) -> usize {
+    let mixed = (folded as u64 ^ ((folded >> 64) as u64).rotate_left(25)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed >> 54) as usize % NAME_SLOTS
+}
+
+impl Registry {
+    fn build(families: &[&'static [Command]]) -> Registry {
+        let mut registry =
+            Registry { commands: Vec::new(), top_level: Vec::new(), names: vec![(0, 0); NAME_SLOTS] };
+        for spec in families.iter().copied().flatten() {
+            let id = registry.add(spec, None);
+            registry.top_level.push(id);
+            registry.commands[id].subcommands =
+                spec.subcommands.iter().map(|sub| registry.add(sub, Some(id))).collect();
+            assert!(spec.name.len() <= NAME_BYTES_MAX, "table-name: {} is too long", spec.name);
+            let folded = fold(spec.name.as_bytes());
+            let mut slot = name_slot(folded);
+            while registry.names[slot].1 != 0 {
+                slot = (slot + 1) % NAME_SLOTS;
+            }
+            registry.names[slot] = (folded, id as u16 + 1);
+        }
+        registry
+    }
+
+    fn add(&mut self, spec: &'static Command, container: Option<CommandId>) -> CommandId {
+        let id = self.commands.len();
+        let full_name = match container {
+            Some(container) => format!("{}|{}", self.commands[container].spec.name, spec.name),
+            None => spec.name.to_owned(),
+        };
+        let keys = key_rule(spec);
+        self.commands.push(CommandInfo { id, spec, full_name, keys, subcommands: Vec::new(), container });
+        id
+    }
+
+    /// Commands and subcommands together.
+    pub fn len(&self) -> usize {
+        self.commands.len()
+    }
+
+    /// Never: there is always PING.
+    pub fn is_empty(&self) -> bool {
+        self.commands.is_empty()
+    }
+
+    /// The command of a number.
+    #[inline]
+    pub fn get(&self, id: CommandId) -> &CommandInfo {
+        &self.commands[id]
+    }
+
+    /// Top-level commands, in table order.
+    pub fn top_level(&self) -> impl Iterator<Item = &CommandInfo> {
+        self.top_level.iter().map(|id| &self.commands[*id])
+    }
+
+    /// Every command and subcommand.
+    pub fn all(&self) -> impl Iterator<Item = &CommandInfo> {
+        self.commands.iter()
+    }
+
+    /// The command of this name, in any case.
+    #[inline]
+    pub fn find(&self, name: &[u8]) -> Option<&CommandInfo> {
+        if name.len() > NAME_BYTES_MAX {
+            return None;
+        }
+        let folded = fold(name);
+        let mut slot = name_slot(folded);
+        loop {
+            let (held, id) = self.names[slot];
+            if id == 0 {
+                return None;
+            }
+            if held == folded {
+                let info = &self.commands[id as usize - 1];
+                return info.spec.name.as_bytes().eq_ignore_ascii_case(name).then_some(info);
+            }
+            slot = (slot + 1) % NAME_SLOTS;
+        }
+    }
+
+    /// The subcommand of a container, in any case.
+    pub fn find_sub(&self, container: &CommandInfo, name: &[u8]) -> Option<&CommandInfo> {
+        let mut subs = container.subcommands.iter().map(|id| &self.commands[*id]);
+        subs.find(|sub| sub.spec.name.as_bytes().eq_ignore_ascii_case(name))
+    }
+
+    /// The command that `name` or `container|sub` names.
+    pub fn find_full(&self, full_name: &[u8]) -> Option<&CommandInfo> {
+        match full_name.iter().position(|byte| *byte == b'|') {
+            None => self.find(full_name),
+            Some(bar) => self.find_sub(self.find(&full_name[..bar])?, &full_name[bar + 1..]),
+        }
+    }
+
+    /// The row that runs these arguments: the command, or its subcommand. Errors are Redis's texts.
+    #[inline]
+    pub fn resolve(&self, args: Args<'_>) -> Result<&CommandInfo, Fault> {
+        let Some(info) = self.find(&args[0]) else { return Err(unknown_command(args)) };
+        let info = if info.subcommands.is_empty() { info } else { self.resolve_sub(info, args)? };
+        let (arity, len) = (info.spec.arity, args.len() as i64);
+        if (arity > 0 && len != i64::from(arity)) || len < -i64::from(arity) {
+            return Err(Fault::wrong_arity(&info.full_name));
+        }
+        Ok(info)
+    }
+
+    #[cold]
+    fn resolve_sub<'r>(&'r self, info: &'r CommandInfo, args: Args<'_>) -> Result<&'r CommandInfo, Fault> {
+        let Some(word) = args.get(1) else {
+            // A container may be a command of its own, such as COMMAND.
+            let own = !info.spec.syntax.is_empty() || info.spec.arity == -1;
+            return if own { Ok(info) } else { Err(Fault::wrong_arity(info.spec.name)) };
+        };
+        self.find_sub(info, word).ok_or_else(|| {
+            let word = String::from_utf8_lossy(&word[..word.len().min(128)]).into_owned();
+            let container = info.spec.name.to_uppercase();
+            Fault::Owned(format!("ERR unknown subcommand '{word}'. Try {container} HELP."))
+        })
+    }
+}
+
+/// `ERR unknown command 'x', with args beginning with: 'a' 'b' `: bounded as Redis bounds it.
+fn unknown_command(args: Args<'_>) -> Fault {
+    let clip = |arg: &[u8], max: usize| String::from_utf8_lossy(&arg[..arg.len().min(max)]).into_owned();
+    let mut shown = String::new();
+    for arg in args.iter().skip(1) {
+        if shown.len() >= 128 {
+            break;
+        }
+        shown.push_str(&format!("'{}' ", clip(arg, 128 - shown.len())));
+    }
+    let name = clip(&args[0], 128);
+    Fault::Owned(format!("ERR unknown command '{name}', with args beginning with: {shown}"))
+}
+
+fn key_rule(spec: &Command) -> KeyRule {
+    let index_range = |key: &KeySpec| match (key.begin, key.find) {
+        (Begin::Index(first), Find::Range { last, step, limit: 0 }) => {
+            Some((first as usize, last as isize, step as usize))
+        }
+        _ => None,
+    };
+    match spec.keys {
+        [] => KeyRule::None,
+        [key] if key.access.contains(KeyAccess::NOT_KEY) => KeyRule::None,
+        [key] => match index_range(key) {
+            Some((first, 0, _)) => KeyRule::One(first),
+            Some((first, last, step)) => {
+                KeyRule::Many { first, last: if last < 0 { last } else { first as isize + last }, step }
+            }
+            None => KeyRule::Specs,
+        },
+        _ => KeyRule::Specs,
+    }
+}
+
+impl CommandInfo {
+    /// True if the command is for anyone to run before AUTH.
+    #[inline]
+    pub fn needs_auth(&self) -> bool {
+        !self.spec.flags.contains(Flags::NO_AUTH)
+    }
+
+    /// Calls `each` with every argument that is a key, and what is done to it. An error if a spec that
+    /// counts its keys is not satisfied by the arguments.
+    pub fn each_key(
+        &self,
+        args: Args<'_>,
+        each: &mut dyn FnMut(usize, KeyAccess),
+    ) -> Result<(), InvalidKeys> {
+        for spec in self.spec.keys {
+            spec_keys(spec, args, each)?;
+        }
+        Ok(())
+    }
+}
+
+/// The arguments do not have the keys that they announce.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InvalidKeys;
+
+fn spec_keys(
+    spec: &KeySpec,
+    args: Args<'_>,
+    each: &mut dyn FnMut(usize, KeyAccess),
+) -> Result<(), InvalidKeys> {
+    let begin = match spec.begin {
+        Begin::Index(index) => usize::from(index),
+        Begin::Keyword(word, from) => match keyword(args, word, from) {
+            Some(at) => at + 1,
+            None => return Ok(()),
+        },
+        Begin::Unknown => return Ok(()),
+    };
+    if begin >= args.len() {
+        return Ok(());
+    }
+    let (first, last, step) = match spec.find {
+        Find::Range { last, step, limit } => {
+            let end = if last >= 0 {
+                begin + last as usize
+            } else if limit <= 1 {
+                (args.len() as i64 + i64::from(last)).max(0) as usize
+            } else {
+                begin + (args.len() - begin) / usize::from(limit) - 1
+            };
+            (begin, end, step)
+        }
+        Find::KeyNum { num_at, first, step } => {
+            let count = args.get(begin + usize::from(num_at)).and_then(base::num::parse_i64);
+            let count = count.filter(|count| (0..i64::from(i32::MAX)).contains(count)).ok_or(InvalidKeys)?;
+            if count == 0 {
+                return Ok(());
+            }
+            let first = begin + usize::from(first);
+            (first, first + (count as usize - 1) * usize::from(step), step)
+        }
+        Find::Unknown => return Ok(()),
+    };
+    if last >= args.len() {
+        return Err(InvalidKeys);
+    }
+    (first..=last).step_by(usize::from(step.max(1))).for_each(|index| each(index, spec.access));
+    Ok(())
+}
+
+fn keyword(args: Args<'_>, word: &str, from: i8) -> Option<usize> {
+    let is_word = |index: &usize| args[*index].eq_ignore_ascii_case(word.as_bytes());
+    if from >= 0 {
+        (from as usize..args.len()).find(is_word)
+    } else {
+        (1..=args.len().saturating_sub(usize::from(from.unsigned_abs()))).rev().find(is_word)
+    }
+}

@@ -1,0 +1,6 @@
+//! Rows of the server commands.
+
+use super::Command;
+
+/// The rows.
+pub const ROWS: &[Command] = &[];

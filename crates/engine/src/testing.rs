@@ -1,0 +1,188 @@
+//! A whole server in one thread, for tests: commands in, replies out, time under control.
+
+use std::sync::Arc;
+
+use base::clock::{Clock, ManualClock, Now};
+use resp::{Batch, DecodeLimits, Decoder, Proto, Value};
+
+use crate::clients::Peer;
+use crate::config::Config;
+use crate::dispatch::run_batch;
+use crate::lane;
+use crate::output::Output;
+use crate::server::{NoHost, Process, Server};
+use crate::session::Session;
+use crate::worker::Worker;
+
+struct SharedClock(Arc<ManualClock>);
+
+impl Clock for SharedClock {
+    fn now(&self) -> Now {
+        self.0.now()
+    }
+}
+
+/// A server, one worker and one connection.
+pub struct Harness {
+    /// The server.
+    pub server: Server,
+    worker: Worker,
+    session: Session,
+    clock: Arc<ManualClock>,
+}
+
+impl Default for Harness {
+    fn default() -> Harness {
+        Harness::new()
+    }
+}
+
+impl Harness {
+    /// A server with default directives, in January 2024.
+    pub fn new() -> Harness {
+        Harness::with_config(&[])
+    }
+
+    /// A server with these directives set.
+    pub fn with_config(pairs: &[(&str, &str)]) -> Harness {
+        let config = Config::defaults();
+        for (name, value) in pairs {
+            config.override_value(name, value.as_bytes()).expect("a valid directive");
+        }
+        let clock = Arc::new(ManualClock::new(1_704_067_200_000));
+        let process = Process { workers: 1, run_id: "0".repeat(40), ..Process::default() };
+        let server =
+            Server::new(Arc::new(config), Box::new(SharedClock(clock.clone())), process, Box::new(NoHost));
+        let worker = Worker::new(0, server.stats[0].clone(), 1, clock.now());
+        let local = std::net::SocketAddr::from(([127, 0, 0, 1], 6379));
+        let client = server.clients.open(Peer::Tcp { peer: local, local }, 0, clock.now().unix_ms);
+        let session = Session::new(client, !server.requires_auth());
+        Harness { server, worker, session, clock }
+    }
+
+    /// Replies are RESP3 from now on.
+    pub fn resp3(mut self) -> Harness {
+        self.session.proto = Proto::V3;
+        self
+    }
+
+    /// Moves the clock.
+    pub fn advance_ms(&mut self, ms: u64) {
+        self.clock.advance_ms(ms);
+    }
+
+    /// Runs a command given as words, with quotes as redis-cli has them; the reply is the bytes sent.
+    pub fn run_raw(&mut self, line: &str) -> Vec<u8> {
+        let words = crate::config::text::split_words(line.as_bytes()).expect("balanced quotes");
+        let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+        self.run_args(&words)
+    }
+
+    /// Runs a command given as arguments.
+    pub fn run_args(&mut self, args: &[&[u8]]) -> Vec<u8> {
+        let mut input = format!("*{}\r\n", args.len()).into_bytes();
+        for arg in args {
+            input.extend_from_slice(format!("${}\r\n", arg.len()).as_bytes());
+            input.extend_from_slice(arg);
+            input.extend_from_slice(b"\r\n");
+        }
+        self.run_wire(&input)
+    }
+
+    /// Runs bytes as they come from a socket.
+    pub fn run_wire(&mut self, input: &[u8]) -> Vec<u8> {
+        let limits = DecodeLimits {
+            bulk_bytes_max: 512 << 20,
+            query_buffer_bytes_max: 1 << 30,
+            authenticated: self.session.authenticated,
+        };
+        let mut sent = Vec::new();
+        let mut rest = input;
+        while !rest.is_empty() {
+            let mut batch = Batch::new();
+            let mut decoder = Decoder::new();
+            let consumed = decoder.decode(rest, &limits, base::limits::BATCH_COMMANDS, &mut batch);
+            let consumed = consumed.expect("well-formed input");
+            assert!(consumed > 0, "a whole command");
+            self.run_decoded(&batch, rest, &mut sent);
+            rest = &rest[consumed..];
+        }
+        sent
+    }
+
+    fn run_decoded(&mut self, batch: &Batch, input: &[u8], sent: &mut Vec<u8>) {
+        let mut out = Output::new();
+        self.worker.set_now(self.clock.now());
+        let progress = run_batch(&self.server, &mut self.worker, &mut self.session, batch, input, &mut out);
+        assert_eq!(progress.executed, batch.len(), "the harness runs one command at a time");
+        if let Some(deferred) = self.worker.deferred.take() {
+            out.append(lane::run(&self.server, &mut self.worker, deferred));
+        }
+        while !out.is_empty() {
+            while out.refill() {}
+            let mut slices = [std::io::IoSlice::new(&[]); 64];
+            let count = out.slices(&mut slices);
+            let before = sent.len();
+            slices[..count].iter().for_each(|slice| sent.extend_from_slice(slice));
+            out.advance(sent.len() - before);
+        }
+    }
+
+    /// Runs a command and shows its reply in a line: `:1`, `+OK`, `-ERR ..`, `text` for a string, `(nil)`,
+    /// `[a b]` for arrays, `~[..]` for sets, `%{k=v ..}` for maps, `,1.5` for doubles.
+    pub fn run(&mut self, line: &str) -> String {
+        let reply = self.run_raw(line);
+        let mut shown = Vec::new();
+        let mut rest = &reply[..];
+        while !rest.is_empty() {
+            let (value, used) = resp::parse::parse(rest).expect("a valid reply").expect("a whole reply");
+            shown.push(show(&value));
+            rest = &rest[used..];
+        }
+        shown.join(" ")
+    }
+
+    /// Runs each line and compares its reply.
+    pub fn check(&mut self, line: &str, expected: &str) {
+        assert_eq!(self.run(line), expected, "{line}");
+    }
+}
+
+fn show(value: &Value) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let all = |items: &[Value]| items.iter().map(show).collect::<Vec<_>>().join(" ");
+    let pairs = |pairs: &[(Value, Value)]| {
+        pairs.iter().map(|(k, v)| format!("{}={}", show(k), show(v))).collect::<Vec<_>>().join(" ")
+    };
+    match value {
+        Value::Simple(bytes) => format!("+{}", text(bytes)),
+        Value::Error(bytes) | Value::BulkError(bytes) => format!("-{}", text(bytes)),
+        Value::Int(n) => format!(":{n}"),
+        Value::Bulk(bytes) => text(bytes),
+        Value::NullBulk | Value::Null => "(nil)".to_owned(),
+        Value::NullArray => "(nil array)".to_owned(),
+        Value::Array(items) => format!("[{}]", all(items)),
+        Value::Set(items) => format!("~[{}]", all(items)),
+        Value::Push(items) => format!(">[{}]", all(items)),
+        Value::Map(items) => format!("%{{{}}}", pairs(items)),
+        Value::Attribute(_, inner) => show(inner),
+        Value::Bool(value) => format!("#{value}"),
+        Value::Double(digits) => format!(",{}", text(digits)),
+        Value::BigNumber(digits) => format!("({}", text(digits)),
+        Value::Verbatim(_, bytes) => format!("={}", text(bytes)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pipeline_runs_in_order() {
+        let mut harness = Harness::new();
+        harness.check("PING", "+PONG");
+        harness.check("ping hello", "hello");
+        harness.check("PING a b", "-ERR wrong number of arguments for 'ping' command");
+        harness.check("NOSUCH a b", "-ERR unknown command 'NOSUCH', with args beginning with: 'a' 'b' ");
+    }
+}

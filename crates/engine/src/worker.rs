@@ -1,0 +1,61 @@
+//! The engine's side of a worker thread.
+
+use std::sync::Arc;
+
+use base::clock::Now;
+
+use crate::lane::Deferred;
+use crate::stats::WorkerStats;
+
+/// What one thread needs to run commands.
+pub struct Worker {
+    /// Its number.
+    pub index: u16,
+    /// Its counters.
+    pub stats: Arc<WorkerStats>,
+    /// Its randomness.
+    pub rng: fastrand::Rng,
+    /// The instant of the batch that runs.
+    pub now: Now,
+    /// The 24-bit access clock, in seconds.
+    pub access_clock: u32,
+    /// What the command that just ran left to the long lane.
+    pub deferred: Option<Deferred>,
+    /// Scratch for the stripes of a command's keys.
+    pub(crate) stripes: Vec<usize>,
+}
+
+impl Worker {
+    /// A worker; `seed` decides its randomness.
+    pub fn new(index: u16, stats: Arc<WorkerStats>, seed: u64, now: Now) -> Worker {
+        let mut worker = Worker {
+            index,
+            stats,
+            rng: fastrand::Rng::with_seed(seed),
+            now,
+            access_clock: 0,
+            deferred: None,
+            stripes: Vec::new(),
+        };
+        worker.set_now(now);
+        worker
+    }
+
+    /// Takes over a clock reading.
+    #[inline]
+    pub fn set_now(&mut self, now: Now) {
+        self.now = now;
+        self.access_clock = access_clock(now.unix_ms);
+    }
+}
+
+/// The 24-bit access clock of an instant: seconds, wrapping after 194 days.
+#[inline]
+pub fn access_clock(unix_ms: i64) -> u32 {
+    (unix_ms / 1000) as u32 & 0xff_ffff
+}
+
+/// Seconds since an access clock was stamped.
+pub fn idle_seconds(stamped: u32, now_ms: i64) -> u32 {
+    access_clock(now_ms).wrapping_sub(stamped) & 0xff_ffff
+}

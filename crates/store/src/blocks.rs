@@ -1,0 +1,173 @@
+//! Memory for table words that stays table words for ever.
+//!
+//! A worker prefetches the entries of a whole pipeline before it takes any lock, so it may read a
+//! block that another worker has just given back. Invariant *role-stable*: memory that was once a
+//! block of a [`Role`] is only ever a block of that role, is only accessed as atomic words, and is
+//! never returned to the system. So a stale pointer to a block leads to a block of the same shape,
+//! and a stale entry word is good for a prefetch and used for nothing else.
+#![allow(unsafe_code)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+
+use crate::alloc;
+
+/// One table word: an entry, a leaf, a branch or nothing (null).
+pub type Word = AtomicPtr<u8>;
+
+/// Words in a cache line, the unit of a block.
+pub const LINE_WORDS: usize = 8;
+const REGION_BYTES: usize = 64 * 1024;
+const ROLES: usize = 6;
+
+/// What a block is for; decides its size.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// `1 << n` buckets of one line each, `n` up to 3.
+    Buckets(u32),
+    /// The mini-blocks of a large leaf: two lines, words are null or `Buckets(3)` blocks.
+    Directory,
+    /// The two halves of a branch: one line, words are table words.
+    Branch,
+}
+
+impl Role {
+    #[inline]
+    fn index(self) -> usize {
+        match self {
+            Role::Buckets(log2) => log2 as usize,
+            Role::Directory => 4,
+            Role::Branch => 5,
+        }
+    }
+
+    /// Words in a block of this role.
+    #[inline]
+    pub const fn words(self) -> usize {
+        match self {
+            Role::Buckets(log2) => LINE_WORDS << log2,
+            Role::Directory => 2 * LINE_WORDS,
+            Role::Branch => LINE_WORDS,
+        }
+    }
+
+    fn bytes(self) -> usize {
+        self.words() * size_of::<Word>()
+    }
+}
+
+struct Pool {
+    /// Blocks given back, by role. A list apart: a link inside a block would not be role-stable.
+    free: [Vec<Block>; ROLES],
+    region: *mut u8,
+    region_left_bytes: usize,
+    held_bytes: usize,
+}
+
+// SAFETY: the pointers are owned by the pool and only followed under its mutex.
+unsafe impl Send for Pool {}
+
+const ARENAS: usize = 16;
+static POOLS: [Mutex<Pool>; ARENAS] = [const {
+    Mutex::new(Pool {
+        free: [const { Vec::new() }; ROLES],
+        region: null_mut(),
+        region_left_bytes: 0,
+        held_bytes: 0,
+    })
+}; ARENAS];
+
+/// A block of some role, which its owner knows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Block(NonNull<Word>);
+
+// SAFETY: a block is shared atomic memory that is never unmapped.
+unsafe impl Send for Block {}
+
+impl Block {
+    /// A block with every word null, aligned to a line.
+    pub fn alloc(role: Role) -> Block {
+        alloc::count(role.bytes() as isize);
+        let block = POOLS[alloc::thread_shard() % ARENAS].lock().take(role);
+        for word in block.words(role) {
+            word.store(null_mut(), Relaxed);
+        }
+        block
+    }
+
+    /// Gives the block back.
+    ///
+    /// # Safety
+    /// The block came from `alloc(role)`, and no table word points to it any more.
+    pub unsafe fn free(self, role: Role) {
+        alloc::count(-(role.bytes() as isize));
+        POOLS[alloc::thread_shard() % ARENAS].lock().free[role.index()].push(self);
+    }
+
+    /// The block's words.
+    #[inline]
+    pub fn words<'a>(self, role: Role) -> &'a [Word] {
+        // SAFETY: a block has the length of its role, for ever, is never unmapped, and holds only
+        // atomic words (*role-stable*), so a shared slice of it is always valid.
+        unsafe { std::slice::from_raw_parts(self.0.as_ptr(), role.words()) }
+    }
+
+    /// The block's address.
+    #[inline]
+    pub fn as_ptr(self) -> *mut u8 {
+        self.0.as_ptr().cast()
+    }
+
+    /// # Safety
+    /// `pointer` is the address of a block, live or given back.
+    #[inline]
+    pub unsafe fn from_ptr(pointer: *mut u8) -> Block {
+        // SAFETY: the caller's contract: blocks are never null.
+        Block(unsafe { NonNull::new_unchecked(pointer.cast()) })
+    }
+}
+
+impl Pool {
+    fn take(&mut self, role: Role) -> Block {
+        if let Some(block) = self.free[role.index()].pop() {
+            return block;
+        }
+        if self.region_left_bytes < role.bytes() {
+            self.open_region();
+        }
+        let base = self.region.cast::<Word>();
+        // SAFETY: that many bytes are left in the region: the result is inside it or at its end.
+        self.region = unsafe { self.region.add(role.bytes()) };
+        self.region_left_bytes -= role.bytes();
+        Block(NonNull::new(base).expect("block-region: a region was just opened"))
+    }
+
+    fn open_region(&mut self) {
+        // What is left of the old region becomes blocks of one bucket.
+        let line_bytes = Role::Buckets(0).bytes();
+        while self.region_left_bytes >= line_bytes {
+            let block = NonNull::new(self.region.cast()).expect("block-region: words are left in it");
+            self.free[Role::Buckets(0).index()].push(Block(block));
+            // SAFETY: a whole line is left in the region.
+            self.region = unsafe { self.region.add(line_bytes) };
+            self.region_left_bytes -= line_bytes;
+        }
+        let layout = Layout::from_size_align(REGION_BYTES, 4096).expect("block-region: constant and valid");
+        // SAFETY: the layout is constant and not empty. Zeroed memory is valid atomic words.
+        let region = unsafe { System.alloc_zeroed(layout) };
+        if region.is_null() {
+            std::alloc::handle_alloc_error(layout);
+        }
+        self.region = region;
+        self.region_left_bytes = REGION_BYTES;
+        self.held_bytes += REGION_BYTES;
+    }
+}
+
+/// Bytes of the system's memory that the pools hold, in use or not.
+pub fn held_bytes() -> usize {
+    POOLS.iter().map(|pool| pool.lock().held_bytes).sum()
+}

@@ -1,0 +1,418 @@
+//! An entry: a key, its time to live and its value, in one allocation.
+//!
+//! | offset | bytes | what |
+//! |---|---|---|
+//! | 0 | 1 | flags: [`HAS_EXPIRY`], [`OBJECT`], [`RAW`], [`WIDE`] |
+//! | 1 | 3 | access clock, 24 bits |
+//! | 4 | 2 | key length (low 16 bits when `WIDE`) |
+//! | 6 | 2 | inline value length (0 when `OBJECT`) |
+//! | 8 | 8 | rest of the key length, when `WIDE` |
+//! | | 8 | expiry, unix milliseconds, when `HAS_EXPIRY` |
+//! | | 16.. | [`Value`], when `OBJECT` |
+//! | | | key bytes, then inline value bytes |
+//!
+//! Invariant *entry-owner*: an entry is reachable from exactly one table word, and is read or written
+//! only under the lock of its key's stripe, or after that word was cleared under the lock.
+#![allow(unsafe_code)]
+
+use std::ptr::NonNull;
+
+use crate::slab;
+use crate::value::{Kind, Value};
+use crate::{LongString, encoding::Encoding};
+
+/// Strings up to this lie inline in their entry; longer ones are a [`LongString`].
+pub const INLINE_BYTES_MAX: usize = 4 * 1024;
+const _: () = assert!(INLINE_BYTES_MAX <= u16::MAX as usize);
+
+const HEADER_BYTES: usize = 8;
+const WORD_BYTES: usize = 8;
+const VALUE_BYTES: usize = size_of::<Value>();
+const _: () = assert!(VALUE_BYTES.is_multiple_of(8) && align_of::<Value>() <= 8);
+
+const HAS_EXPIRY: u8 = 1;
+const OBJECT: u8 = 2;
+/// A string that was edited in place: reported as `raw` whatever its length.
+const RAW: u8 = 4;
+const WIDE: u8 = 8;
+
+/// Longest string that `OBJECT ENCODING` calls `embstr` (Redis: OBJ_ENCODING_EMBSTR_SIZE_LIMIT).
+const EMBSTR_BYTES_MAX: usize = 44;
+
+/// What an entry is made from.
+pub enum Payload<'a> {
+    /// A string of at most [`INLINE_BYTES_MAX`] bytes; `raw` as in `OBJECT ENCODING`.
+    Inline {
+        /// The string.
+        bytes: &'a [u8],
+        /// Edited in place (APPEND, SETRANGE).
+        raw: bool,
+    },
+    /// Any other value.
+    Object(Value),
+}
+
+/// An owned pointer to an entry. `Copy`, because the table's words are; see *entry-owner*.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Entry(NonNull<u8>);
+
+// SAFETY: *entry-owner* makes every access exclusive; the value inside is Send.
+unsafe impl Send for Entry {}
+
+#[derive(Clone, Copy)]
+struct Layout {
+    expiry_at: usize,
+    value_at: usize,
+    key_at: usize,
+    bytes: usize,
+}
+
+#[inline]
+fn layout(flags: u8, key_len: usize, inline_len: usize) -> Layout {
+    let expiry_at = HEADER_BYTES + if flags & WIDE != 0 { WORD_BYTES } else { 0 };
+    let value_at = expiry_at + if flags & HAS_EXPIRY != 0 { WORD_BYTES } else { 0 };
+    let key_at = value_at + if flags & OBJECT != 0 { VALUE_BYTES } else { 0 };
+    Layout { expiry_at, value_at, key_at, bytes: key_at + key_len + inline_len }
+}
+
+impl Entry {
+    /// Makes an entry. `clock` is the 24-bit access clock.
+    pub fn new(key: &[u8], payload: Payload<'_>, expire_at_ms: Option<i64>, clock: u32) -> Entry {
+        let mut flags = 0;
+        if expire_at_ms.is_some() {
+            flags |= HAS_EXPIRY;
+        }
+        if key.len() > u16::MAX as usize {
+            flags |= WIDE;
+        }
+        let inline: &[u8] = match &payload {
+            Payload::Inline { bytes, raw } => {
+                assert!(bytes.len() <= INLINE_BYTES_MAX, "inline-max: a long string is an object");
+                flags |= if *raw { RAW } else { 0 };
+                bytes
+            }
+            Payload::Object(_) => {
+                flags |= OBJECT;
+                &[]
+            }
+        };
+        let place = layout(flags, key.len(), inline.len());
+        let base = slab::alloc(place.bytes);
+        let entry = Entry(base);
+        // SAFETY: `base` is fresh memory of `place.bytes`, 8-aligned; every offset below lies inside
+        // it by `layout`, and the fields do not overlap.
+        unsafe {
+            let base = base.as_ptr();
+            base.cast::<u32>().write(u32::from(flags) | (clock & 0xff_ffff) << 8);
+            base.add(4).cast::<u16>().write(key.len() as u16);
+            base.add(6).cast::<u16>().write(inline.len() as u16);
+            if flags & WIDE != 0 {
+                base.add(HEADER_BYTES).cast::<u64>().write(key.len() as u64 >> 16);
+            }
+            if let Some(expire_at_ms) = expire_at_ms {
+                base.add(place.expiry_at).cast::<i64>().write(expire_at_ms);
+            }
+            std::ptr::copy_nonoverlapping(key.as_ptr(), base.add(place.key_at), key.len());
+            std::ptr::copy_nonoverlapping(inline.as_ptr(), base.add(place.key_at + key.len()), inline.len());
+            if let Payload::Object(value) = payload {
+                base.add(place.value_at).cast::<Value>().write(value);
+            }
+        }
+        entry
+    }
+
+    /// The address, as the table stores it.
+    #[inline]
+    pub(crate) fn as_ptr(self) -> *mut u8 {
+        self.0.as_ptr()
+    }
+
+    /// # Safety
+    /// `pointer` came from [`Entry::as_ptr`] of an entry that is still live.
+    #[inline]
+    pub(crate) unsafe fn from_ptr(pointer: *mut u8) -> Entry {
+        // SAFETY: the caller's contract: an entry's address is never null.
+        Entry(unsafe { NonNull::new_unchecked(pointer) })
+    }
+
+    #[inline]
+    fn flags(self) -> u8 {
+        // SAFETY: live entry, exclusive by *entry-owner*; the header is initialised by `new`.
+        unsafe { self.0.as_ptr().read() }
+    }
+
+    #[inline]
+    fn key_len(self) -> usize {
+        // SAFETY: as in `flags`; the wide word exists when the flag says so.
+        unsafe {
+            let low = self.0.as_ptr().add(4).cast::<u16>().read() as usize;
+            if self.flags() & WIDE == 0 {
+                return low;
+            }
+            low | (self.0.as_ptr().add(HEADER_BYTES).cast::<u64>().read() as usize) << 16
+        }
+    }
+
+    #[inline]
+    fn inline_len(self) -> usize {
+        // SAFETY: as in `flags`.
+        unsafe { self.0.as_ptr().add(6).cast::<u16>().read() as usize }
+    }
+
+    #[inline]
+    fn layout(self) -> Layout {
+        layout(self.flags(), self.key_len(), self.inline_len())
+    }
+
+    /// The key. The lifetime is the caller's claim that the stripe stays locked.
+    ///
+    /// # Safety
+    /// The entry stays live and unmodified for `'a` (*entry-owner*).
+    #[inline]
+    pub(crate) unsafe fn key<'a>(self) -> &'a [u8] {
+        let place = self.layout();
+        // SAFETY: the key's bytes lie at `key_at`, written by `new`; the caller keeps them live.
+        unsafe { std::slice::from_raw_parts(self.0.as_ptr().add(place.key_at), self.key_len()) }
+    }
+
+    /// Unix milliseconds after which the entry is gone, if it has a time to live.
+    #[inline]
+    pub(crate) fn expire_at_ms(self) -> Option<i64> {
+        let flags = self.flags();
+        if flags & HAS_EXPIRY == 0 {
+            return None;
+        }
+        // SAFETY: the flag says the field is there; live entry by *entry-owner*.
+        Some(unsafe { self.0.as_ptr().add(layout(flags, 0, 0).expiry_at).cast::<i64>().read() })
+    }
+
+    /// Replaces the time in an entry that has one already.
+    #[inline]
+    pub(crate) fn set_expire_at_ms(self, expire_at_ms: i64) {
+        let flags = self.flags();
+        assert!(flags & HAS_EXPIRY != 0, "entry-expiry: the field must exist to be replaced");
+        // SAFETY: the flag says the field is there; exclusive by *entry-owner*.
+        unsafe { self.0.as_ptr().add(layout(flags, 0, 0).expiry_at).cast::<i64>().write(expire_at_ms) }
+    }
+
+    /// The inline string, or `None` for an object.
+    ///
+    /// # Safety
+    /// The entry stays live and unmodified for `'a`.
+    #[inline]
+    pub(crate) unsafe fn inline<'a>(self) -> Option<&'a [u8]> {
+        if self.flags() & OBJECT != 0 {
+            return None;
+        }
+        let place = self.layout();
+        let len = self.inline_len();
+        // SAFETY: the inline bytes are the last `len` of the allocation.
+        Some(unsafe { std::slice::from_raw_parts(self.0.as_ptr().add(place.bytes - len), len) })
+    }
+
+    /// The object, or `None` for an inline string.
+    ///
+    /// # Safety
+    /// The entry stays live for `'a`, and no other reference to its value is used meanwhile.
+    #[inline]
+    pub(crate) unsafe fn object<'a>(self) -> Option<&'a mut Value> {
+        let flags = self.flags();
+        if flags & OBJECT == 0 {
+            return None;
+        }
+        // SAFETY: the flag says a Value lies there; exclusive by the caller's contract.
+        Some(unsafe { &mut *self.0.as_ptr().add(layout(flags, 0, 0).value_at).cast::<Value>() })
+    }
+
+    /// Overwrites the inline string in place, if the new one has the same footprint and expiry field.
+    #[inline]
+    pub(crate) fn overwrite(self, bytes: &[u8], raw: bool, expire_at_ms: Option<i64>) -> bool {
+        let flags = self.flags();
+        if flags & OBJECT != 0 || (flags & HAS_EXPIRY != 0) != expire_at_ms.is_some() {
+            return false;
+        }
+        let place = self.layout();
+        let head = place.bytes - self.inline_len();
+        if bytes.len() > INLINE_BYTES_MAX
+            || slab::footprint(head + bytes.len()) != slab::footprint(place.bytes)
+        {
+            return false;
+        }
+        // SAFETY: the allocation's footprint holds `head + bytes.len()`; exclusive by *entry-owner*;
+        // `bytes` is the caller's memory, never inside an entry it holds mutably.
+        unsafe {
+            let base = self.0.as_ptr();
+            base.write((flags & !RAW) | if raw { RAW } else { 0 });
+            base.add(6).cast::<u16>().write(bytes.len() as u16);
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), base.add(head), bytes.len());
+        }
+        if let Some(expire_at_ms) = expire_at_ms {
+            self.set_expire_at_ms(expire_at_ms);
+        }
+        true
+    }
+
+    /// The 24-bit access clock.
+    #[inline]
+    pub(crate) fn clock(self) -> u32 {
+        // SAFETY: the first four bytes are the flags and the clock; exclusive by *entry-owner*.
+        unsafe { self.0.as_ptr().cast::<u32>().read() >> 8 }
+    }
+
+    /// Sets the access clock.
+    #[inline]
+    pub(crate) fn set_clock(self, clock: u32) {
+        // SAFETY: as in `clock`.
+        unsafe {
+            let word = self.0.as_ptr().cast::<u32>();
+            word.write(word.read() & 0xff | clock << 8);
+        }
+    }
+
+    /// The type of the value.
+    #[inline]
+    pub(crate) fn kind(self) -> Kind {
+        // SAFETY: the reference does not leave this function.
+        unsafe { self.object() }.map_or(Kind::String, |value| value.kind())
+    }
+
+    /// What `OBJECT ENCODING` reports.
+    pub(crate) fn encoding(self) -> Encoding {
+        // SAFETY: neither reference leaves this function.
+        let (inline, object) = unsafe { (self.inline(), self.object()) };
+        match (inline, object) {
+            (Some(bytes), _) if self.flags() & RAW == 0 => string_encoding(bytes),
+            (_, Some(value)) => value.encoding(),
+            _ => Encoding::Raw,
+        }
+    }
+
+    /// True for a string that was edited in place.
+    pub(crate) fn is_raw(self) -> bool {
+        self.flags() & RAW != 0
+    }
+
+    /// Bytes of the entry's own allocation.
+    pub(crate) fn footprint_bytes(self) -> usize {
+        slab::footprint(self.layout().bytes)
+    }
+
+    /// Frees the entry and hands its object out, for the reaper to drop.
+    ///
+    /// # Safety
+    /// No table word points to the entry any more, and no copy of it is used again.
+    pub(crate) unsafe fn dispose(self) -> Option<Value> {
+        let flags = self.flags();
+        let place = self.layout();
+        // SAFETY: the last use of the entry: its value is moved out once and its memory, allocated
+        // in `new` with the same footprint, is freed once.
+        unsafe {
+            let value =
+                (flags & OBJECT != 0).then(|| self.0.as_ptr().add(place.value_at).cast::<Value>().read());
+            slab::free(self.0, place.bytes);
+            value
+        }
+    }
+}
+
+/// The encoding Redis gives to a fresh string of these bytes.
+pub fn string_encoding(bytes: &[u8]) -> Encoding {
+    if bytes.len() <= 20 && base::num::parse_i64(bytes).is_some() {
+        Encoding::Int
+    } else if bytes.len() <= EMBSTR_BYTES_MAX {
+        Encoding::Embstr
+    } else {
+        Encoding::Raw
+    }
+}
+
+/// A value on its own, outside any table: what RENAME, MOVE and COPY carry. Cloning is O(1) but for
+/// an inline string, which is copied.
+#[derive(Clone)]
+pub enum OwnedValue {
+    /// A string of at most [`INLINE_BYTES_MAX`] bytes, and whether it was edited in place.
+    Inline(Box<[u8]>, bool),
+    /// Any other value.
+    Object(Value),
+}
+
+impl OwnedValue {
+    /// A string of any length.
+    pub fn string(bytes: &[u8]) -> OwnedValue {
+        if bytes.len() <= INLINE_BYTES_MAX {
+            OwnedValue::Inline(bytes.into(), false)
+        } else {
+            OwnedValue::Object(Value::Str(LongString::from_slice(bytes)))
+        }
+    }
+
+    pub(crate) fn payload(&self) -> Payload<'_> {
+        match self {
+            OwnedValue::Inline(bytes, raw) => Payload::Inline { bytes, raw: *raw },
+            OwnedValue::Object(value) => Payload::Object(value.clone()),
+        }
+    }
+}
+
+/// A value and its time to live, outside any table.
+#[derive(Clone)]
+pub struct OwnedEntry {
+    /// The value.
+    pub value: OwnedValue,
+    /// Unix milliseconds of its end, if any.
+    pub expire_at_ms: Option<i64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_survive_for_every_shape() {
+        let keys: [&[u8]; 3] = [b"", b"key:1", &[7u8; 70_000]];
+        for key in keys {
+            for expire_at_ms in [None, Some(1_700_000_000_123)] {
+                for value in [&b""[..], b"12", &[9u8; INLINE_BYTES_MAX]] {
+                    let payload = Payload::Inline { bytes: value, raw: false };
+                    let entry = Entry::new(key, payload, expire_at_ms, 0xabcdef);
+                    // SAFETY: sole owner in this test.
+                    unsafe {
+                        assert!(entry.key() == key);
+                        assert_eq!(entry.inline(), Some(value));
+                        assert!(entry.object().is_none());
+                    }
+                    assert_eq!(entry.expire_at_ms(), expire_at_ms);
+                    assert_eq!(entry.clock(), 0xabcdef);
+                    entry.set_clock(0x123456);
+                    assert_eq!(entry.clock(), 0x123456);
+                    // SAFETY: last use.
+                    assert!(unsafe { entry.dispose() }.is_none());
+                }
+                let long = LongString::from_slice(&[1u8; 10_000]);
+                let entry = Entry::new(key, Payload::Object(Value::Str(long)), expire_at_ms, 1);
+                // SAFETY: sole owner in this test.
+                unsafe {
+                    assert!(entry.key() == key);
+                    assert!(entry.inline().is_none());
+                    assert_eq!(entry.object().map(|value| value.len()), Some(10_000));
+                }
+                assert_eq!(entry.expire_at_ms(), expire_at_ms);
+                // SAFETY: last use.
+                assert_eq!(unsafe { entry.dispose() }.map(|value| value.len()), Some(10_000));
+            }
+        }
+    }
+
+    #[test]
+    fn overwrites_in_place_only_within_the_footprint() {
+        let entry = Entry::new(b"k", Payload::Inline { bytes: b"1234567890", raw: false }, None, 1);
+        assert!(entry.overwrite(b"1234567", true, None));
+        // SAFETY: sole owner in this test.
+        assert_eq!(unsafe { entry.inline() }, Some(&b"1234567"[..]));
+        assert_eq!(entry.encoding(), Encoding::Raw);
+        assert!(!entry.overwrite(&[0; 100], false, None));
+        assert!(!entry.overwrite(b"1234567", false, Some(1)));
+        // SAFETY: last use.
+        unsafe { entry.dispose() };
+    }
+}

@@ -1,0 +1,467 @@
+//! The keyspace: every database's slots, cut into stripes, each behind one small lock.
+//!
+//! A stripe is a run of whole slots. Whoever touches a key holds its stripe's lock ([`Locked`]); whoever
+//! needs several takes them in ascending order (*lock-order*), so there is no deadlock and a command
+//! over many keys is atomic. Databases share the stripes: a command that moves a key between databases
+//! holds what it needs already.
+#![allow(unsafe_code)]
+
+use std::collections::BTreeSet;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use base::slot::{SLOT_COUNT, slot_of};
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::blocks::Word;
+use crate::entry::Entry;
+use crate::keyhash::key_hash;
+use crate::locked::{Guards, Locked};
+use crate::reaper::{Bin, Garbage, Reaper};
+use crate::table::{self, HASH_BITS};
+
+const SLOTS: usize = SLOT_COUNT as usize;
+/// Locks that the keyspace is cut into.
+pub const STRIPES: usize = 1024;
+const STRIPE_SLOTS: usize = SLOTS / STRIPES;
+const COUNT_SHARDS: usize = 16;
+/// A value with more allocations than this is dropped by the reaper, not by a worker.
+const HEAVY_WEIGHT: usize = 64;
+/// Bits of a position that a scan cursor keeps: 53, so that a cursor is exact in a double.
+const CURSOR_SHIFT: u32 = 11;
+
+const _: () = assert!(STRIPES * STRIPE_SLOTS == SLOTS);
+
+/// Where a key stands in the order of the keyspace: its slot, then its keyed hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position(pub(crate) u64);
+
+impl Position {
+    /// The position of a key.
+    #[inline]
+    pub fn of(key: &[u8]) -> Position {
+        Position(u64::from(slot_of(key)) << HASH_BITS | key_hash(key) >> (64 - HASH_BITS))
+    }
+
+    /// The key's hash slot.
+    #[inline]
+    pub fn slot(self) -> u16 {
+        (self.0 >> HASH_BITS) as u16
+    }
+
+    /// The stripe of the key's slot.
+    #[inline]
+    pub fn stripe(self) -> usize {
+        (self.0 >> HASH_BITS) as usize / STRIPE_SLOTS
+    }
+}
+
+/// What one stripe's lock guards besides the slots' tables.
+#[derive(Default)]
+pub(crate) struct StripeState {
+    /// By database: (unix ms, position) of every key with a time to live, soonest first.
+    pub(crate) expiries: Vec<BTreeSet<(i64, u64)>>,
+}
+
+/// One lock, alone on its cache line.
+#[repr(align(64))]
+struct Stripe {
+    state: Mutex<StripeState>,
+    /// The soonest expiry in the stripe, readable without the lock; `i64::MAX` for none.
+    next_due_ms: AtomicI64,
+}
+
+#[derive(Default)]
+#[repr(align(64))]
+struct Counts {
+    keys: AtomicI64,
+    expires: AtomicI64,
+    /// Sum over keys with a time to live of (expiry - the keyspace's birth), for the average.
+    expire_sum_ms: AtomicI64,
+}
+
+/// One database.
+pub(crate) struct Database {
+    roots: Box<[Word]>,
+    slot_keys: Box<[AtomicU32]>,
+    counts: [Counts; COUNT_SHARDS],
+}
+
+impl Database {
+    fn new() -> Database {
+        Database {
+            roots: (0..SLOTS).map(|_| AtomicPtr::default()).collect(),
+            slot_keys: (0..SLOTS).map(|_| AtomicU32::new(0)).collect(),
+            counts: Default::default(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn root(&self, position: Position) -> &Word {
+        &self.roots[usize::from(position.slot()) % SLOTS]
+    }
+
+    pub(crate) fn count_key(&self, position: Position, by: i32) {
+        self.slot_keys[usize::from(position.slot())].fetch_add(by as u32, Relaxed);
+        self.counts[position.stripe() % COUNT_SHARDS].keys.fetch_add(i64::from(by), Relaxed);
+    }
+
+    pub(crate) fn count_expiry(&self, position: Position, by: i64, sum_ms: i64) {
+        let counts = &self.counts[position.stripe() % COUNT_SHARDS];
+        counts.expires.fetch_add(by, Relaxed);
+        counts.expire_sum_ms.fetch_add(sum_ms, Relaxed);
+    }
+
+    fn total(&self, field: impl Fn(&Counts) -> &AtomicI64) -> i64 {
+        self.counts.iter().map(|counts| field(counts).load(Relaxed)).sum()
+    }
+
+    pub(crate) fn keys(&self) -> usize {
+        self.total(|counts| &counts.keys).max(0) as usize
+    }
+}
+
+/// Size of a database, as INFO's keyspace section prints it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DbSize {
+    /// Keys, expired ones that nobody met included.
+    pub keys: usize,
+    /// Keys with a time to live.
+    pub expires: usize,
+    /// Mean time to live of those, in milliseconds.
+    pub avg_ttl_ms: i64,
+}
+
+/// All databases.
+pub struct Keyspace {
+    stripes: Box<[Stripe]>,
+    /// Made on first use. Indexed by what `order` says, so that SWAPDB swaps two numbers.
+    databases: Box<[OnceLock<Database>]>,
+    order: Box<[AtomicU32]>,
+    birth_ms: i64,
+    garbage: Bin,
+    reaper: Mutex<Option<Reaper>>,
+    pub(crate) expired_keys: AtomicU64,
+    expired_time_cap_reached: AtomicU64,
+}
+
+impl Keyspace {
+    /// An empty keyspace of `databases` databases. `now_ms` is any time near the present.
+    pub fn new(databases: usize, now_ms: i64) -> Keyspace {
+        let (garbage, reaper) = Reaper::new();
+        Keyspace {
+            stripes: (0..STRIPES)
+                .map(|_| Stripe { state: Mutex::default(), next_due_ms: AtomicI64::new(i64::MAX) })
+                .collect(),
+            databases: (0..databases).map(|_| OnceLock::new()).collect(),
+            order: (0..databases).map(|index| AtomicU32::new(index as u32)).collect(),
+            birth_ms: now_ms,
+            garbage,
+            reaper: Mutex::new(Some(reaper)),
+            expired_keys: AtomicU64::new(0),
+            expired_time_cap_reached: AtomicU64::new(0),
+        }
+    }
+
+    /// The loop that frees big values, for a thread of its own; `None` if it was taken before.
+    pub fn take_reaper(&self) -> Option<Reaper> {
+        self.reaper.lock().take()
+    }
+
+    /// Number of databases.
+    pub fn databases(&self) -> usize {
+        self.databases.len()
+    }
+
+    /// Locks the stripe of one key.
+    #[inline]
+    pub fn lock(&self, position: Position) -> Locked<'_> {
+        let stripe = position.stripe();
+        Locked::new(self, Guards::One(stripe, self.stripes[stripe].state.lock()))
+    }
+
+    /// Locks the stripes of several keys, in ascending order (*lock-order*). `stripes` is scratch: it
+    /// comes in any order and is left sorted and without duplicates.
+    pub fn lock_stripes(&self, stripes: &mut Vec<usize>) -> Locked<'_> {
+        stripes.sort_unstable();
+        stripes.dedup();
+        let guards = match stripes.as_slice() {
+            [stripe] => Guards::One(*stripe, self.stripes[*stripe].state.lock()),
+            many => Guards::Many(
+                many.iter().map(|stripe| (*stripe, self.stripes[*stripe].state.lock())).collect(),
+            ),
+        };
+        Locked::new(self, guards)
+    }
+
+    /// Locks the whole keyspace at one instant.
+    pub fn lock_all(&self) -> Locked<'_> {
+        Locked::new(self, Guards::All(self.stripes.iter().map(|stripe| stripe.state.lock()).collect()))
+    }
+
+    /// Asks the CPU for the line of the key's root word.
+    #[inline]
+    pub fn prefetch_root(&self, db: usize, position: Position) {
+        table::prefetch((self.database(db).1.root(position) as *const Word).cast());
+        table::prefetch((&raw const self.stripes[position.stripe()]).cast());
+    }
+
+    /// Asks the CPU for the key's bucket. Takes no lock.
+    #[inline]
+    pub fn prefetch_bucket(&self, db: usize, position: Position) {
+        table::prefetch_bucket(self.database(db).1.root(position), position.0);
+    }
+
+    /// Asks the CPU for the key's entry. Takes no lock.
+    #[inline]
+    pub fn prefetch_entry(&self, db: usize, position: Position) {
+        table::prefetch_entry(self.database(db).1.root(position), position.0);
+    }
+
+    /// The database behind number `db`, and its index in every stripe's state.
+    #[inline]
+    pub(crate) fn database(&self, db: usize) -> (usize, &Database) {
+        let index = self.order[db].load(Relaxed) as usize;
+        (index, self.databases[index].get_or_init(Database::new))
+    }
+
+    pub(crate) fn birth_ms(&self) -> i64 {
+        self.birth_ms
+    }
+
+    pub(crate) fn set_next_due(&self, stripe: usize, state: &StripeState) {
+        let soonest = state.expiries.iter().filter_map(BTreeSet::first).map(|(at, _)| *at).min();
+        self.stripes[stripe].next_due_ms.store(soonest.unwrap_or(i64::MAX), Relaxed);
+    }
+
+    pub(crate) fn next_due_ms(&self, stripe: usize) -> i64 {
+        self.stripes[stripe].next_due_ms.load(Relaxed)
+    }
+
+    pub(crate) fn stripe_state(&self, stripe: usize) -> MutexGuard<'_, StripeState> {
+        self.stripes[stripe].state.lock()
+    }
+
+    /// Drops a value: here if that is cheap, else on the reaper's thread.
+    #[inline]
+    pub(crate) fn discard(&self, value: Option<crate::Value>) {
+        if let Some(value) = value
+            && value.weight() > HEAVY_WEIGHT
+        {
+            self.garbage.send(Garbage::Value(value));
+        }
+    }
+
+    /// Keys in a database, expired ones that nobody met included.
+    pub fn len(&self, db: usize) -> usize {
+        self.built(db).map_or(0, Database::keys)
+    }
+
+    /// True if no database has a key.
+    pub fn is_empty(&self) -> bool {
+        (0..self.databases()).all(|db| self.len(db) == 0)
+    }
+
+    fn built(&self, db: usize) -> Option<&Database> {
+        self.databases[self.order[db].load(Relaxed) as usize].get()
+    }
+
+    /// Keys, expiries and mean time to live of a database.
+    pub fn size(&self, db: usize, now_ms: i64) -> DbSize {
+        let Some(database) = self.built(db) else { return DbSize::default() };
+        let expires = database.total(|counts| &counts.expires).max(0);
+        let sum_ms = database.total(|counts| &counts.expire_sum_ms);
+        let avg_ttl_ms = if expires == 0 { 0 } else { (sum_ms / expires + self.birth_ms - now_ms).max(0) };
+        DbSize { keys: database.keys(), expires: expires as usize, avg_ttl_ms }
+    }
+
+    /// Keys that ended by their time to live since start or [`Keyspace::reset_stats`].
+    pub fn expired_keys(&self) -> u64 {
+        self.expired_keys.load(Relaxed)
+    }
+
+    /// Times that active expiry stopped at its time limit with work left.
+    pub fn expired_time_cap_reached(&self) -> u64 {
+        self.expired_time_cap_reached.load(Relaxed)
+    }
+
+    /// Notes that an expiry slice ended at its time limit.
+    pub fn note_time_cap(&self) {
+        self.expired_time_cap_reached.fetch_add(1, Relaxed);
+    }
+
+    /// Forgets the counters of expiry (`CONFIG RESETSTAT`).
+    pub fn reset_stats(&self) {
+        self.expired_keys.store(0, Relaxed);
+        self.expired_time_cap_reached.store(0, Relaxed);
+    }
+
+    /// Values and tables waiting for the reaper.
+    pub fn garbage_pending(&self) -> usize {
+        Reaper::pending()
+    }
+
+    /// Keys in a slot of database `db`.
+    pub fn count_in_slot(&self, db: usize, slot: u16) -> usize {
+        self.built(db).map_or(0, |database| database.slot_keys[usize::from(slot)].load(Relaxed) as usize)
+    }
+
+    /// Up to `count` keys of a slot.
+    pub fn keys_in_slot(&self, db: usize, slot: u16, count: usize) -> Vec<Vec<u8>> {
+        let mut keys = Vec::new();
+        let position = Position(u64::from(slot) << HASH_BITS);
+        let locked = self.lock(position);
+        let (_, database) = self.database(db);
+        let collected = std::cell::Cell::new(0);
+        table::scan(
+            database.root(position),
+            position.0,
+            &mut |entry| {
+                if keys.len() < count {
+                    // SAFETY: the stripe is locked; the key is copied at once.
+                    keys.push(unsafe { entry.key() }.to_vec());
+                    collected.set(keys.len());
+                }
+            },
+            &mut || collected.get() < count,
+        );
+        drop(locked);
+        keys
+    }
+
+    /// Visits about `count` keys from `cursor` on (0 starts), one locked stripe at a time; returns the
+    /// cursor to go on with, 0 at the end. Redis's guarantee: a key that is there from the first call
+    /// to the last is visited at least once. Expired keys are not visited.
+    pub fn scan(
+        &self,
+        db: usize,
+        cursor: u64,
+        count: usize,
+        now_ms: i64,
+        visit: &mut dyn FnMut(&[u8], crate::locked::View<'_>),
+    ) -> u64 {
+        let Some(database) = self.built(db) else { return 0 };
+        let mut position = match cursor.checked_shl(CURSOR_SHIFT) {
+            Some(position) if position >> CURSOR_SHIFT == cursor => position,
+            _ => return 0,
+        };
+        let visited = std::cell::Cell::new(0);
+        loop {
+            let slot = (position >> HASH_BITS) as usize;
+            if database.slot_keys[slot].load(Relaxed) > 0 {
+                let _guard = self.stripes[slot / STRIPE_SLOTS].state.lock();
+                let mut each = |entry: Entry| {
+                    visited.set(visited.get() + 1);
+                    if entry.expire_at_ms().is_none_or(|at| at >= now_ms) {
+                        // SAFETY: the stripe is locked while `visit` runs.
+                        visit(unsafe { entry.key() }, crate::locked::View::new(entry));
+                    }
+                };
+                let next =
+                    table::scan(&database.roots[slot], position, &mut each, &mut || visited.get() < count);
+                if let Some(next) = next {
+                    // A bucket boundary has at most 39 hash bits: nothing is cut off.
+                    return next >> CURSOR_SHIFT;
+                }
+            }
+            if slot + 1 == SLOTS {
+                return 0;
+            }
+            position = ((slot + 1) as u64) << HASH_BITS;
+            if visited.get() >= count {
+                return position >> CURSOR_SHIFT;
+            }
+        }
+    }
+
+    /// A key picked by chance, with slots weighted by their keys. May pick an expired key.
+    pub fn random_key(&self, db: usize, rng: &mut fastrand::Rng) -> Option<Vec<u8>> {
+        let database = self.built(db)?;
+        // A slot may be emptied between the weighing and the lock: a few tries, then any key.
+        for _ in 0..16 {
+            let total: usize = database.slot_keys.iter().map(|keys| keys.load(Relaxed) as usize).sum();
+            if total == 0 {
+                return None;
+            }
+            let mut left = rng.usize(..total);
+            let slot = database.slot_keys.iter().position(|keys| {
+                let keys = keys.load(Relaxed) as usize;
+                let here = left < keys;
+                left = left.saturating_sub(keys);
+                here
+            });
+            let Some(slot) = slot else { continue };
+            let _guard = self.stripes[slot / STRIPE_SLOTS].state.lock();
+            if let Some(entry) = table::random(&database.roots[slot], rng) {
+                // SAFETY: the stripe is locked; the key is copied at once.
+                return Some(unsafe { entry.key() }.to_vec());
+            }
+        }
+        None
+    }
+
+    /// Empties one database, or all. The keyspace is held for O(slots) pointer moves; the keys are
+    /// freed by the reaper. Returns the number of keys that were there.
+    pub fn flush(&self, db: Option<usize>) -> usize {
+        let mut locked = self.lock_all();
+        let dbs = db.map_or(0..self.databases(), |db| db..db + 1);
+        let mut removed = 0;
+        let mut garbage = Vec::new();
+        for db in dbs {
+            let index = self.order[db].load(Relaxed) as usize;
+            let Some(database) = self.databases[index].get() else { continue };
+            if database.keys() == 0 {
+                continue;
+            }
+            removed += database.keys();
+            let roots = database.roots.iter().map(|root| Detached(root.swap(std::ptr::null_mut(), Relaxed)));
+            let roots = roots.filter(|root| !root.0.is_null()).collect();
+            database.slot_keys.iter().for_each(|keys| keys.store(0, Relaxed));
+            for counts in &database.counts {
+                counts.keys.store(0, Relaxed);
+                counts.expires.store(0, Relaxed);
+                counts.expire_sum_ms.store(0, Relaxed);
+            }
+            let expiries = locked.take_expiries(index);
+            garbage.push(Garbage::Database { roots, expiries });
+        }
+        drop(locked);
+        for item in garbage {
+            self.garbage.send(item);
+        }
+        removed
+    }
+
+    /// Exchanges two databases in O(1).
+    pub fn swap(&self, a: usize, b: usize) {
+        let locked = self.lock_all();
+        let first = self.order[a].load(Relaxed);
+        self.order[a].store(self.order[b].load(Relaxed), Relaxed);
+        self.order[b].store(first, Relaxed);
+        drop(locked);
+    }
+}
+
+/// A slot's table, out of the keyspace.
+pub(crate) struct Detached(pub(crate) *mut u8);
+
+// SAFETY: a detached root is owned by whoever holds it; its entries are Send.
+unsafe impl Send for Detached {}
+
+impl Detached {
+    /// Frees the table and its entries.
+    pub(crate) fn free(self) {
+        // SAFETY: the drain hands out each entry once, and nothing else points to it.
+        table::drain(self.0, &mut |entry| drop(unsafe { entry.dispose() }));
+    }
+}
+
+impl Drop for Keyspace {
+    fn drop(&mut self) {
+        for database in self.databases.iter_mut().filter_map(|database| database.get_mut()) {
+            for root in &database.roots {
+                Detached(root.swap(std::ptr::null_mut(), Relaxed)).free();
+            }
+        }
+    }
+}

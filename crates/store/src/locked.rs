@@ -1,0 +1,438 @@
+//! Work under stripe locks: lookups, writes and times to live.
+//!
+//! A [`Locked`] holds some stripes. It may touch any key of those, in any database; a key of another
+//! stripe is a bug of the caller and panics (*locked-set*).
+#![allow(unsafe_code)]
+
+use std::collections::BTreeSet;
+use std::marker::PhantomData;
+use std::sync::atomic::Ordering::Relaxed;
+
+use parking_lot::MutexGuard;
+
+use crate::encoding::Encoding;
+use crate::entry::{Entry, INLINE_BYTES_MAX, OwnedEntry, OwnedValue, Payload};
+use crate::keyspace::{Database, Keyspace, Position, StripeState};
+use crate::table;
+use crate::value::{Kind, Value};
+use crate::{LongString, keyspace::STRIPES};
+
+/// The held locks, by ascending stripe.
+pub(crate) enum Guards<'k> {
+    One(usize, MutexGuard<'k, StripeState>),
+    Many(Vec<(usize, MutexGuard<'k, StripeState>)>),
+    All(Vec<MutexGuard<'k, StripeState>>),
+}
+
+/// Some stripes, held.
+pub struct Locked<'k> {
+    space: &'k Keyspace,
+    guards: Guards<'k>,
+}
+
+/// What happens to a key's time to live when its value is replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expiry {
+    /// It stays as it is.
+    Keep,
+    /// It is removed.
+    Clear,
+    /// It becomes this unix time in milliseconds.
+    At(i64),
+}
+
+/// The instant of an operation: what is expired, and what the access clock says.
+#[derive(Clone, Copy, Debug)]
+pub struct Instant {
+    /// Unix milliseconds.
+    pub now_ms: i64,
+    /// The 24-bit access clock to stamp, or `None` to leave it (CLIENT NO-TOUCH, OBJECT).
+    pub touch: Option<u32>,
+}
+
+/// A live entry, seen under its lock.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    entry: Entry,
+    _locked: PhantomData<&'a ()>,
+}
+
+/// The value of an entry.
+#[derive(Clone, Copy)]
+pub enum ValueRef<'a> {
+    /// A string that lies in the entry.
+    Inline(&'a [u8]),
+    /// Any other value.
+    Object(&'a Value),
+}
+
+impl<'a> View<'a> {
+    #[inline]
+    pub(crate) fn new(entry: Entry) -> View<'a> {
+        View { entry, _locked: PhantomData }
+    }
+
+    /// The value.
+    #[inline]
+    pub fn value(self) -> ValueRef<'a> {
+        // SAFETY: a View borrows the Locked (or a scan's guard) for 'a, so the stripe stays locked
+        // and nobody has a mutable reference into the entry.
+        unsafe {
+            match self.entry.inline() {
+                Some(bytes) => ValueRef::Inline(bytes),
+                None => ValueRef::Object(self.entry.object().expect("entry-shape: inline or object")),
+            }
+        }
+    }
+
+    /// The key.
+    pub fn key(self) -> &'a [u8] {
+        // SAFETY: as in `value`.
+        unsafe { self.entry.key() }
+    }
+
+    /// The type of the value.
+    pub fn kind(self) -> Kind {
+        self.entry.kind()
+    }
+
+    /// What `OBJECT ENCODING` reports.
+    pub fn encoding(self) -> Encoding {
+        self.entry.encoding()
+    }
+
+    /// Unix milliseconds of the key's end, if any.
+    #[inline]
+    pub fn expire_at_ms(self) -> Option<i64> {
+        self.entry.expire_at_ms()
+    }
+
+    /// The 24-bit access clock.
+    pub fn clock(self) -> u32 {
+        self.entry.clock()
+    }
+
+    /// Bytes of the entry and its value.
+    pub fn memory_bytes(self) -> usize {
+        let object = match self.value() {
+            ValueRef::Inline(_) => 0,
+            ValueRef::Object(value) => value.memory_bytes(),
+        };
+        // A table word at 7/8 load.
+        self.entry.footprint_bytes() + 9 + object
+    }
+
+    /// A copy that outlives the lock; O(1) but for an inline string.
+    pub fn to_owned(self) -> OwnedEntry {
+        let value = match self.value() {
+            ValueRef::Inline(bytes) => OwnedValue::Inline(bytes.into(), self.entry.is_raw()),
+            ValueRef::Object(value) => OwnedValue::Object(value.clone()),
+        };
+        OwnedEntry { value, expire_at_ms: self.expire_at_ms() }
+    }
+}
+
+#[inline]
+fn position_of(entry: Entry) -> u64 {
+    // SAFETY: called by the table under the stripe's lock; the key is only hashed.
+    Position::of(unsafe { entry.key() }).0
+}
+
+impl<'k> Locked<'k> {
+    #[inline]
+    pub(crate) fn new(space: &'k Keyspace, guards: Guards<'k>) -> Locked<'k> {
+        Locked { space, guards }
+    }
+
+    /// The keyspace the stripes belong to.
+    pub fn keyspace(&self) -> &'k Keyspace {
+        self.space
+    }
+
+    /// True if a key at this position may be touched.
+    pub fn covers(&self, position: Position) -> bool {
+        let stripe = position.stripe();
+        match &self.guards {
+            Guards::One(held, _) => *held == stripe,
+            Guards::Many(held) => held.binary_search_by_key(&stripe, |(held, _)| *held).is_ok(),
+            Guards::All(_) => true,
+        }
+    }
+
+    #[inline]
+    fn check(&self, position: Position) {
+        assert!(self.covers(position), "locked-set: a key outside the held stripes was touched");
+    }
+
+    fn state(&mut self, position: Position) -> &mut StripeState {
+        let stripe = position.stripe();
+        match &mut self.guards {
+            Guards::One(held, state) if *held == stripe => state,
+            Guards::Many(held) => {
+                let index = held.binary_search_by_key(&stripe, |(held, _)| *held);
+                &mut held[index.expect("locked-set: a key outside the held stripes was touched")].1
+            }
+            Guards::All(held) => &mut held[stripe],
+            Guards::One(..) => panic!("locked-set: a key outside the held stripes was touched"),
+        }
+    }
+
+    #[inline]
+    fn find(&mut self, db: usize, position: Position, key: &[u8], now_ms: i64) -> Option<Entry> {
+        self.check(position);
+        let (_, database) = self.space.database(db);
+        // SAFETY: the stripe is held; the key is only compared.
+        let entry = table::find(database.root(position), position.0, |entry| unsafe { entry.key() } == key)?;
+        match entry.expire_at_ms() {
+            // As Redis: a key lives through its last millisecond.
+            Some(at) if now_ms > at => {
+                self.unlink(db, position, entry);
+                self.space.expired_keys.fetch_add(1, Relaxed);
+                None
+            }
+            _ => Some(entry),
+        }
+    }
+
+    /// The live entry of a key.
+    #[inline]
+    pub fn get(&mut self, db: usize, position: Position, key: &[u8], at: Instant) -> Option<View<'_>> {
+        let entry = self.find(db, position, key, at.now_ms)?;
+        if let Some(clock) = at.touch {
+            entry.set_clock(clock);
+        }
+        Some(View::new(entry))
+    }
+
+    /// The object of a live key, for writing. `Some(None)` is an inline string.
+    pub fn get_mut(
+        &mut self,
+        db: usize,
+        position: Position,
+        key: &[u8],
+        at: Instant,
+    ) -> Option<Option<&mut Value>> {
+        let entry = self.find(db, position, key, at.now_ms)?;
+        if let Some(clock) = at.touch {
+            entry.set_clock(clock);
+        }
+        // SAFETY: the result borrows `self` mutably, so no other view of the entry exists.
+        Some(unsafe { entry.object() })
+    }
+
+    /// Stores a string. `raw`: it was edited in place.
+    #[inline]
+    pub fn put_string(
+        &mut self,
+        db: usize,
+        position: Position,
+        key: &[u8],
+        bytes: &[u8],
+        raw: bool,
+        expiry: Expiry,
+        at: Instant,
+    ) {
+        let old = self.find(db, position, key, at.now_ms);
+        if let Some(entry) = old {
+            let had = entry.expire_at_ms();
+            let wanted = wanted_expiry(expiry, had);
+            if had == wanted && entry.overwrite(bytes, raw, wanted) {
+                if let Some(clock) = at.touch {
+                    entry.set_clock(clock);
+                }
+                return;
+            }
+        }
+        let payload = if bytes.len() <= INLINE_BYTES_MAX {
+            Payload::Inline { bytes, raw }
+        } else {
+            Payload::Object(Value::Str(LongString::from_slice(bytes)))
+        };
+        self.store(db, position, key, payload, old, expiry, at);
+    }
+
+    /// Stores any value.
+    pub fn put(
+        &mut self,
+        db: usize,
+        position: Position,
+        key: &[u8],
+        payload: Payload<'_>,
+        expiry: Expiry,
+        at: Instant,
+    ) {
+        let old = self.find(db, position, key, at.now_ms);
+        self.store(db, position, key, payload, old, expiry, at);
+    }
+
+    /// Stores a value with its time to live, as RENAME, MOVE and COPY carry it.
+    pub fn put_owned(&mut self, db: usize, position: Position, key: &[u8], owned: &OwnedEntry, at: Instant) {
+        let expiry = owned.expire_at_ms.map_or(Expiry::Clear, Expiry::At);
+        self.put(db, position, key, owned.value.payload(), expiry, at);
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the parts of one store operation")]
+    fn store(
+        &mut self,
+        db: usize,
+        position: Position,
+        key: &[u8],
+        payload: Payload<'_>,
+        old: Option<Entry>,
+        expiry: Expiry,
+        at: Instant,
+    ) {
+        let (_, database) = self.space.database(db);
+        let had = old.and_then(Entry::expire_at_ms);
+        let expire_at_ms = wanted_expiry(expiry, had);
+        let clock = at.touch.or(old.map(Entry::clock)).unwrap_or(0);
+        let new = Entry::new(key, payload, expire_at_ms, clock);
+        match old {
+            Some(old) => {
+                table::replace(database.root(position), position.0, old, new);
+                // SAFETY: replaced, so no table word points to it; `old` is not used again.
+                self.space.discard(unsafe { old.dispose() });
+            }
+            None => {
+                table::insert(database.root(position), position.0, new, &position_of);
+                database.count_key(position, 1);
+            }
+        }
+        if had != expire_at_ms {
+            self.index_expiry(db, position, had, expire_at_ms);
+        }
+    }
+
+    /// Deletes a key; a big value is freed by the reaper.
+    pub fn remove(&mut self, db: usize, position: Position, key: &[u8], now_ms: i64) -> bool {
+        let Some(entry) = self.find(db, position, key, now_ms) else { return false };
+        self.unlink(db, position, entry);
+        true
+    }
+
+    /// Takes a key out, with its value and time to live.
+    pub fn take(&mut self, db: usize, position: Position, key: &[u8], now_ms: i64) -> Option<OwnedEntry> {
+        let entry = self.find(db, position, key, now_ms)?;
+        let owned = View::new(entry).to_owned();
+        self.unlink(db, position, entry);
+        Some(owned)
+    }
+
+    fn unlink(&mut self, db: usize, position: Position, entry: Entry) {
+        let (_, database) = self.space.database(db);
+        if let Some(at) = entry.expire_at_ms() {
+            self.index_expiry(db, position, Some(at), None);
+        }
+        unlink_entry(self.space, database, position, entry);
+    }
+
+    /// Sets or removes the time to live of a key; false if there is no key.
+    pub fn set_expire_at_ms(
+        &mut self,
+        db: usize,
+        position: Position,
+        key: &[u8],
+        expire_at_ms: Option<i64>,
+        now_ms: i64,
+    ) -> bool {
+        let Some(entry) = self.find(db, position, key, now_ms) else { return false };
+        let had = entry.expire_at_ms();
+        match (had, expire_at_ms) {
+            (Some(_), Some(new)) => entry.set_expire_at_ms(new),
+            (None, None) => return true,
+            _ => {
+                let (_, database) = self.space.database(db);
+                // The entry's layout changes: its value moves to a new allocation, uncopied if an object.
+                let owned = View::new(entry).to_owned();
+                let new = Entry::new(key, owned.value.payload(), expire_at_ms, entry.clock());
+                table::replace(database.root(position), position.0, entry, new);
+                // SAFETY: replaced, so no table word points to it; the object lives on in `new`.
+                drop(unsafe { entry.dispose() });
+            }
+        }
+        self.index_expiry(db, position, had, expire_at_ms);
+        true
+    }
+
+    fn index_expiry(&mut self, db: usize, position: Position, old: Option<i64>, new: Option<i64>) {
+        let space = self.space;
+        let (index, database) = space.database(db);
+        let state = self.state(position);
+        if state.expiries.len() <= index {
+            state.expiries.resize_with(index + 1, BTreeSet::new);
+        }
+        if let Some(at) = old {
+            state.expiries[index].remove(&(at, position.0));
+            database.count_expiry(position, -1, space.birth_ms().wrapping_sub(at));
+        }
+        if let Some(at) = new {
+            state.expiries[index].insert((at, position.0));
+            database.count_expiry(position, 1, at.wrapping_sub(space.birth_ms()));
+        }
+        space.set_next_due(position.stripe(), state);
+    }
+
+    pub(crate) fn take_expiries(&mut self, index: usize) -> Vec<BTreeSet<(i64, u64)>> {
+        let space = self.space;
+        let Guards::All(guards) = &mut self.guards else { panic!("locked-set: a flush holds every stripe") };
+        let mut taken = Vec::new();
+        for (stripe, state) in guards.iter_mut().enumerate() {
+            if let Some(expiries) = state.expiries.get_mut(index) {
+                taken.push(std::mem::take(expiries));
+                space.set_next_due(stripe, state);
+            }
+        }
+        taken
+    }
+}
+
+#[inline]
+fn wanted_expiry(expiry: Expiry, had: Option<i64>) -> Option<i64> {
+    match expiry {
+        Expiry::Keep => had,
+        Expiry::Clear => None,
+        Expiry::At(at) => Some(at),
+    }
+}
+
+fn unlink_entry(space: &Keyspace, database: &Database, position: Position, entry: Entry) {
+    table::remove(database.root(position), position.0, entry, &position_of);
+    database.count_key(position, -1);
+    // SAFETY: removed, so no table word points to it; `entry` is not used again.
+    space.discard(unsafe { entry.dispose() });
+}
+
+impl Keyspace {
+    /// Removes up to `keys_max` keys of one stripe whose time has come. Returns how many, and whether
+    /// the stripe has more. Does not lock a stripe in which nothing is due.
+    pub fn expire_slice(&self, stripe: usize, now_ms: i64, keys_max: usize) -> (usize, bool) {
+        assert!(stripe < STRIPES, "stripe-bounds");
+        if self.next_due_ms(stripe) >= now_ms {
+            return (0, false);
+        }
+        let mut state = self.stripe_state(stripe);
+        let mut removed = 0;
+        for db in 0..self.databases() {
+            let (index, database) = self.database(db);
+            let Some(expiries) = state.expiries.get_mut(index) else { continue };
+            while removed < keys_max
+                && let Some((at, position)) = expiries.first().copied()
+                && at < now_ms
+            {
+                expiries.pop_first();
+                let position = Position(position);
+                database.count_expiry(position, -1, self.birth_ms().wrapping_sub(at));
+                // Two keys of one position and one time are told apart by nothing, and need not be.
+                let due = |entry: Entry| entry.expire_at_ms() == Some(at) && position_of(entry) == position.0;
+                if let Some(entry) = table::find(database.root(position), position.0, due) {
+                    unlink_entry(self, database, position, entry);
+                    removed += 1;
+                }
+            }
+        }
+        self.set_next_due(stripe, &state);
+        drop(state);
+        self.expired_keys.fetch_add(removed as u64, Relaxed);
+        (removed, self.next_due_ms(stripe) < now_ms)
+    }
+}

@@ -1,0 +1,152 @@
+//! What a key can hold.
+
+use crate::encoding::Encoding;
+use crate::{Hash, List, LongString, Set, ZSet};
+
+/// The type of a value, as `TYPE` names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A byte string, short (inline in its entry) or long.
+    String,
+    /// A sequence with two ends.
+    List,
+    /// Distinct members.
+    Set,
+    /// Members ordered by score.
+    ZSet,
+    /// Fields and their values.
+    Hash,
+}
+
+impl Kind {
+    /// The word that `TYPE` answers.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Kind::String => "string",
+            Kind::List => "list",
+            Kind::Set => "set",
+            Kind::ZSet => "zset",
+            Kind::Hash => "hash",
+        }
+    }
+}
+
+/// A value that does not lie inline in its entry. Cloning any of them is O(1); a writer copies only
+/// what it touches while a clone lives.
+#[derive(Clone)]
+pub enum Value {
+    /// A string above [`crate::entry::INLINE_BYTES_MAX`].
+    Str(LongString),
+    /// A list.
+    List(List),
+    /// A set.
+    Set(Set),
+    /// A sorted set.
+    ZSet(ZSet),
+    /// A hash.
+    Hash(Hash),
+}
+
+impl Value {
+    /// The type of the value.
+    #[inline]
+    pub fn kind(&self) -> Kind {
+        match self {
+            Value::Str(_) => Kind::String,
+            Value::List(_) => Kind::List,
+            Value::Set(_) => Kind::Set,
+            Value::ZSet(_) => Kind::ZSet,
+            Value::Hash(_) => Kind::Hash,
+        }
+    }
+
+    /// The encoding `OBJECT ENCODING` reports.
+    pub fn encoding(&self) -> Encoding {
+        match self {
+            Value::Str(_) => Encoding::Raw,
+            Value::List(list) => list.encoding(),
+            Value::Set(set) => set.encoding(),
+            Value::ZSet(zset) => zset.encoding(),
+            Value::Hash(hash) => hash.encoding(),
+        }
+    }
+
+    /// Elements (bytes, for a string) of the value.
+    pub fn len(&self) -> usize {
+        match self {
+            Value::Str(string) => string.len(),
+            Value::List(list) => list.len(),
+            Value::Set(set) => set.len(),
+            Value::ZSet(zset) => zset.len(),
+            Value::Hash(hash) => hash.len(),
+        }
+    }
+
+    /// True for a collection without elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Heap bytes of the value, estimated in O(1).
+    pub fn memory_bytes(&self) -> usize {
+        match self {
+            Value::Str(string) => string.memory_bytes(),
+            Value::List(list) => list.memory_bytes(),
+            Value::Set(set) => set.memory_bytes(),
+            Value::ZSet(zset) => zset.memory_bytes(),
+            Value::Hash(hash) => hash.memory_bytes(),
+        }
+    }
+
+    /// Allocations that dropping the value may free: what a reaper weighs it by.
+    pub fn weight(&self) -> usize {
+        match self {
+            Value::Str(string) => string.weight(),
+            Value::List(list) => list.weight(),
+            Value::Set(set) => set.weight(),
+            Value::ZSet(zset) => zset.weight(),
+            Value::Hash(hash) => hash.weight(),
+        }
+    }
+}
+
+/// A collection type that a command can ask a key for.
+pub trait Typed: Clone + Default {
+    /// The type the value must have.
+    const KIND: Kind;
+    /// The value as this type, if it is one.
+    fn of(value: &Value) -> Option<&Self>;
+    /// The value as this type, for writing.
+    fn of_mut(value: &mut Value) -> Option<&mut Self>;
+    /// Into the general form.
+    fn into_value(self) -> Value;
+    /// Elements in it.
+    fn elements(&self) -> usize;
+}
+
+macro_rules! typed {
+    ($type:ident) => {
+        impl Typed for $type {
+            const KIND: Kind = Kind::$type;
+            #[inline]
+            fn of(value: &Value) -> Option<&Self> {
+                if let Value::$type(inner) = value { Some(inner) } else { None }
+            }
+            #[inline]
+            fn of_mut(value: &mut Value) -> Option<&mut Self> {
+                if let Value::$type(inner) = value { Some(inner) } else { None }
+            }
+            fn into_value(self) -> Value {
+                Value::$type(self)
+            }
+            #[inline]
+            fn elements(&self) -> usize {
+                self.len()
+            }
+        }
+    };
+}
+typed!(List);
+typed!(Set);
+typed!(ZSet);
+typed!(Hash);
