@@ -1,8 +1,6 @@
 //! Encoding of replies, in RESP2 or RESP3: every method appends one whole element, or the header of an aggregate whose
 //! elements the caller appends next.
 
-use std::borrow::Cow;
-
 use base::num::write_f64;
 
 /// `+OK\r\n`
@@ -260,15 +258,6 @@ where
     }
 }
 
-/// `text` as a status may carry it: line breaks become spaces.
-pub fn one_line(text: &str) -> Cow<'_, str> {
-    if text.contains(['\r', '\n']) {
-        Cow::Owned(text.replace(['\r', '\n'], " "))
-    } else {
-        Cow::Borrowed(text)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -325,11 +314,9 @@ mod tests {
     }
 
     #[test]
-    fn commands_and_single_lines() {
+    fn commands() {
         let mut out = Vec::new();
         write_command(&mut out, ["GET", "k"]);
         assert_eq!(out, b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n");
-        assert_eq!(one_line("a\nb"), "a b");
-        assert_eq!(one_line("ab"), "ab");
     }
 }
