@@ -101,6 +101,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn only_rows_of_the_table_are_known() {
+        let check = |line: &str, halcyon: &str, expected: bool| {
+            let args = words::split(line.as_bytes()).expect(line);
+            let oracle = Value::Error(b"ERR wrong number of arguments for 'zrank' command".to_vec());
+            assert_eq!(is_known(&args, &oracle, &Value::Error(halcyon.into())), expected, "{line} {halcyon}");
+        };
+        check("zrank k m x", "ERR syntax error", true);
+        check("zrank k m x", "ERR other", false);
+        check("zcard k m x", "ERR syntax error", false);
+    }
+
+    #[test]
     fn encodings_map_only_where_the_content_allows() {
         let check = |type_name: &str, elements: &[&str], oracle: &str, halcyon: &str, expected: bool| {
             let content = Content {

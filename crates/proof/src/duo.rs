@@ -111,7 +111,7 @@ impl Duo {
         }
         // The oracle would draw other members: what it holds says what may be drawn, and it then removes the
         // same ones.
-        let before = self.oracle.run(&vec![b"SMEMBERS".to_vec(), args[1].clone()])?;
+        let before = self.oracle.run(&args_of(&[b"SMEMBERS", &args[1]]))?;
         let members = if before.is_error() { Vec::new() } else { before.leaves() };
         let count = args.get(2).and_then(|count| std::str::from_utf8(count).ok()?.parse::<usize>().ok());
         let shape_agrees = match (&halcyon, count) {

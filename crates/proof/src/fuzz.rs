@@ -20,7 +20,8 @@ const GROWTH_BYTES_MAX: u64 = 256 << 20;
 /// Resident memory at any check. Values are small; only a leak or a believed length gets here.
 const RESIDENT_BYTES_MAX: u64 = 2 << 30;
 
-/// Commands that end the connection, silence it, or hold the server as they should.
+/// Commands that end the connection, silence it, change what PING answers, hold the server as they should, or
+/// grow a value as far as they are told.
 static NOT_SENT: &[&str] = &[
     "SHUTDOWN",
     "QUIT",
@@ -43,6 +44,12 @@ static NOT_SENT: &[&str] = &[
     "BZPOPMAX",
     "BZMPOP",
     "XREAD",
+    "MULTI",
+    "MIGRATE",
+    "EVAL",
+    "FCALL",
+    "SETBIT",
+    "BITFIELD",
     "XREADGROUP",
     "WAIT",
     "WAITAOF",
@@ -53,11 +60,58 @@ static NOT_SENT: &[&str] = &[
 /// Subcommands likewise.
 static NOT_SENT_SUB: &[(&str, &str)] = &[
     ("CLIENT", "KILL"),
+    ("CLIENT", "TRACKING"),
+    ("ACL", "SETUSER"),
+    ("ACL", "DELUSER"),
     ("CLIENT", "PAUSE"),
     ("CLIENT", "REPLY"),
     ("CONFIG", "SET"),
     ("CONFIG", "REWRITE"),
     ("CLUSTER", "RESET"),
+];
+/// Commands with subcommands; one of `SUBCOMMANDS` comes first among their arguments.
+static CONTAINERS: &[&str] =
+    &["CLIENT", "CONFIG", "COMMAND", "CLUSTER", "OBJECT", "MEMORY", "SLOWLOG", "LATENCY"];
+static SUBCOMMANDS: &[&str] = &[
+    "HELP",
+    "GET",
+    "LIST",
+    "INFO",
+    "USAGE",
+    "STATS",
+    "DOCTOR",
+    "PURGE",
+    "KEYSLOT",
+    "SLOTS",
+    "SHARDS",
+    "NODES",
+    "LINKS",
+    "COUNTKEYSINSLOT",
+    "GETKEYSINSLOT",
+    "SLOT-STATS",
+    "MYID",
+    "ENCODING",
+    "FREQ",
+    "IDLETIME",
+    "REFCOUNT",
+    "SETNAME",
+    "GETNAME",
+    "SETINFO",
+    "NO-EVICT",
+    "NO-TOUCH",
+    "UNBLOCK",
+    "UNPAUSE",
+    "ID",
+    "LEN",
+    "RESET",
+    "HISTORY",
+    "LATEST",
+    "HISTOGRAM",
+    "DOCS",
+    "GETKEYS",
+    "GETKEYSANDFLAGS",
+    "COUNT",
+    "RESETSTAT",
 ];
 /// Commands whose negative count may be answered at any length.
 static COUNTS_SMALL: &[&str] = &["SRANDMEMBER", "HRANDFIELD", "ZRANDMEMBER"];
@@ -136,7 +190,7 @@ impl Fuzzer {
             if round % BATCHES_PER_ROUND == BATCHES_PER_ROUND - 1 {
                 self.check_memory(server)?;
                 // Every other round speaks the other protocol.
-                let protocol = if (round / BATCHES_PER_ROUND) % 2 == 0 { "3" } else { "2" };
+                let protocol = if (round / BATCHES_PER_ROUND).is_multiple_of(2) { "3" } else { "2" };
                 self.link.call(&["HELLO", protocol])?;
             }
         }
@@ -180,6 +234,9 @@ impl Fuzzer {
                 _ => {
                     let name = self.names[self.rng.usize(..self.names.len())].clone();
                     let mut args: Args = name.split(|&byte| byte == b'|').map(<[u8]>::to_vec).collect();
+                    if CONTAINERS.iter().any(|name| name.as_bytes().eq_ignore_ascii_case(&args[0])) {
+                        args.push(SUBCOMMANDS[self.rng.usize(..SUBCOMMANDS.len())].into());
+                    }
                     for _ in 0..self.rng.usize(..6) {
                         let garbage = self.garbage();
                         args.push(garbage);

@@ -41,6 +41,9 @@ pub fn run(pair: &Pair, script: &Script, protocol: u8, tally: &mut Tally) -> io:
     Ok(())
 }
 
+/// The only password a script may set.
+const PASSWORD: &str = "secret";
+
 struct Runner<'a> {
     pair: &'a Pair,
     protocol: u8,
@@ -120,7 +123,12 @@ impl Runner<'_> {
     }
 }
 
+/// A new connection to empty databases, whatever an interrupted section left set.
 fn fresh(pair: &Pair, protocol: u8) -> io::Result<Duo> {
+    let mut cleaner = Duo::open(pair, 2)?;
+    cleaner.both(&["AUTH", PASSWORD])?;
+    cleaner.both(&["CONFIG", "SET", "requirepass", ""])?;
+    cleaner.both(&["CONFIG", "SET", "maxmemory", "0"])?;
     let mut duo = Duo::open(pair, protocol)?;
     dump::clear(&mut duo)?;
     Ok(duo)
