@@ -78,6 +78,8 @@ pub struct Client {
     pub created_s: i64,
     /// The worker it belongs to; it may move.
     pub worker: AtomicU16,
+    /// Its number among that worker's connections.
+    pub token: AtomicU32,
     /// Unix milliseconds of its last command.
     pub last_active_ms: AtomicI64,
     /// Selected database.
@@ -138,6 +140,7 @@ impl Clients {
             peer,
             created_s: now_ms / 1000,
             worker: AtomicU16::new(worker),
+            token: AtomicU32::new(u32::MAX),
             last_active_ms: AtomicI64::new(now_ms),
             db: AtomicU32::new(0),
             last_command: AtomicU16::new(0),

@@ -83,8 +83,8 @@ pub struct Process {
 
 /// What the threads around the engine do for it: engine code itself owns no socket.
 pub trait Host: Send + Sync {
-    /// Wakes a worker, so that it looks at its clients' requests (kill).
-    fn wake(&self, worker: u16);
+    /// Has the client's worker close it soon.
+    fn kill(&self, client: &crate::clients::Client);
     /// Ends the process in an orderly way.
     fn shutdown(&self);
     /// (user, system) CPU seconds of the process, and of its children.
@@ -106,7 +106,9 @@ pub struct CpuSeconds {
 pub struct NoHost;
 
 impl Host for NoHost {
-    fn wake(&self, _: u16) {}
+    fn kill(&self, client: &crate::clients::Client) {
+        client.kill.store(true, Relaxed);
+    }
     fn shutdown(&self) {}
     fn cpu_seconds(&self) -> CpuSeconds {
         CpuSeconds::default()

@@ -406,12 +406,12 @@ mod tests {
     #[test]
     fn overwrites_in_place_only_within_the_footprint() {
         let entry = Entry::new(b"k", Payload::Inline { bytes: b"1234567890", raw: false }, None, 1);
-        assert!(entry.overwrite(b"1234567", true, None));
+        assert!(entry.overwrite(b"123456789", true, None));
         // SAFETY: sole owner in this test.
-        assert_eq!(unsafe { entry.inline() }, Some(&b"1234567"[..]));
+        assert_eq!(unsafe { entry.inline() }, Some(&b"123456789"[..]));
         assert_eq!(entry.encoding(), Encoding::Raw);
         assert!(!entry.overwrite(&[0; 100], false, None));
-        assert!(!entry.overwrite(b"1234567", false, Some(1)));
+        assert!(!entry.overwrite(b"123456789", false, Some(1)));
         // SAFETY: last use.
         unsafe { entry.dispose() };
     }
