@@ -4,8 +4,10 @@
 //! and statistics derive from them.
 
 mod connection;
+mod keys;
 mod registry;
 mod server;
+mod strings;
 
 use bitflags::bitflags;
 

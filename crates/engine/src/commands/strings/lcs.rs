@@ -1,19 +1,22 @@
 //! Longest common subsequence of two byte strings, with the choices among equally long ones that Redis makes.
 //!
-//! The classical table of lengths L\[i\]\[j\] is kept as one bit a cell: whether L grows from column j to j + 1 in that row. A row
-//! follows from the one above by three word operations for 64 cells (Crochemore et al., "A fast and practical bit-vector
-//! algorithm for the longest common subsequence problem", 2001), and the walk back needs no more than those bits.
+//! The classical table of lengths L\[i\]\[j\] is kept as one bit a cell: whether L grows from column j to j + 1
+//! in that row. A row follows from the one above by three word operations for 64 cells (Crochemore et al.,
+//! "A fast and practical bit-vector algorithm for the longest common subsequence problem", 2001), and the
+//! walk back needs no more than those bits.
 
-/// One stretch that both strings share: `length` bytes, from `a_start` in the first and from `b_start` in the second.
+/// One stretch that both strings share: `length` bytes, from `a_start` in the first and from `b_start` in
+/// the second.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Match {
+pub(crate) struct Match {
     pub a_start: usize,
     pub b_start: usize,
     pub length: usize,
 }
 
-/// The number of bytes in the longest common subsequence. Memory: a bit for each byte of `b`, for each distinct byte of `a`.
-pub fn length(a: &[u8], b: &[u8]) -> usize {
+/// The number of bytes in the longest common subsequence. Memory: a bit for each byte of `b`, for each
+/// distinct byte of `a`.
+pub(crate) fn length(a: &[u8], b: &[u8]) -> usize {
     let masks = Masks::new(a, b);
     let mut row = vec![u64::MAX; masks.words];
     for byte in a {
@@ -24,7 +27,7 @@ pub fn length(a: &[u8], b: &[u8]) -> usize {
 }
 
 /// The stretches that make up the subsequence, last first. Memory: a bit a cell of the table.
-pub fn matches(a: &[u8], b: &[u8]) -> Vec<Match> {
+pub(crate) fn matches(a: &[u8], b: &[u8]) -> Vec<Match> {
     let masks = Masks::new(a, b);
     let words = masks.words;
     let mut rows = vec![u64::MAX; words * (a.len() + 1)];
@@ -47,7 +50,8 @@ pub fn matches(a: &[u8], b: &[u8]) -> Vec<Match> {
                 _ => found.push(Match { a_start: i, b_start: j, length: 1 }),
             }
         } else if rows[i * words + (j - 1) / 64] >> ((j - 1) % 64) & 1 == 0 {
-            // The bytes differ, so L grew here from the row above: going up keeps the length, going left would lose one.
+            // The bytes differ, so L grew here from the row above: going up keeps the length, going left
+            // would lose one.
             i -= 1;
         } else {
             j -= 1;
@@ -108,8 +112,11 @@ mod tests {
         let mut table = vec![vec![0usize; b.len() + 1]; a.len() + 1];
         for i in 1..=a.len() {
             for j in 1..=b.len() {
-                table[i][j] =
-                    if a[i - 1] == b[j - 1] { table[i - 1][j - 1] + 1 } else { table[i - 1][j].max(table[i][j - 1]) };
+                table[i][j] = if a[i - 1] == b[j - 1] {
+                    table[i - 1][j - 1] + 1
+                } else {
+                    table[i - 1][j].max(table[i][j - 1])
+                };
             }
         }
         let (mut i, mut j, mut pairs) = (a.len(), b.len(), Vec::new());
@@ -146,7 +153,8 @@ mod tests {
         };
         for round in 0..300 {
             let letters = [2, 3, 20, 256][round % 4];
-            let mut text = |bytes_max| (0..random(bytes_max)).map(|_| random(letters) as u8).collect::<Vec<u8>>();
+            let mut text =
+                |bytes_max| (0..random(bytes_max)).map(|_| random(letters) as u8).collect::<Vec<u8>>();
             let (a, b) = (text(150), text(200));
             let (expected_length, expected_matches) = reference(&a, &b);
             assert_eq!(length(&a, &b), expected_length, "{a:?} {b:?}");
