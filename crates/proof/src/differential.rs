@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use crate::dump;
 use crate::duo::Args;
 use crate::options::Options;
 use crate::random::{self, FAMILIES, Outcome, Plan};
@@ -88,7 +89,9 @@ fn judge(pair: &Pair, commands: &[Args], outcome: Outcome, protocol: u8, place: 
     tally.passed += outcome.compared;
     let Some((index, found)) = outcome.failure else { return };
     tally.fail(&format!("{place}, command {index}"), &found);
-    let failing = &commands[index];
+    // A state that differs names its own key; it is not the last command's.
+    let state = found.about.strip_prefix(dump::STATE).and_then(|about| words::split(about.as_bytes()));
+    let failing = state.as_ref().unwrap_or(&commands[index]);
     let related: Vec<&Args> =
         commands[..=index].iter().filter(|args| random::touches(args, failing)).collect();
     println!("  the last commands that touch its keys:");

@@ -5,11 +5,16 @@ use std::io;
 use crate::differences;
 use crate::duo::{Args, Disagreement, Duo, args, args_of};
 use crate::rules::{self, Rule};
-use crate::value::Value;
+use resp::Value;
+
+use crate::value::Reply;
 use crate::words;
 
 /// Databases the random commands use.
 pub const DATABASES: u8 = 3;
+
+/// What a disagreement of states is about starts with this.
+pub const STATE: &str = "(state) ";
 
 /// Compares everything in the databases in use, over a connection of its own.
 /// Returns how many keys were looked at and the first disagreement.
@@ -99,9 +104,9 @@ fn exchange(duo: &mut Duo, commands: &[Args]) -> io::Result<(Vec<Value>, Vec<Val
 
 fn found(about: String, oracle: &Value, halcyon: &Value) -> Option<Disagreement> {
     Some(Disagreement {
-        about: format!("(state) {about}"),
-        oracle: oracle.to_string(),
-        halcyon: halcyon.to_string(),
+        about: format!("{STATE}{about}"),
+        oracle: oracle.notation(),
+        halcyon: halcyon.notation(),
     })
 }
 

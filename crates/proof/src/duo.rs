@@ -6,7 +6,9 @@ use crate::differences::{self, Content};
 use crate::link::Link;
 use crate::rules::{self, Rule};
 use crate::server::Pair;
-use crate::value::Value;
+use resp::Value;
+
+use crate::value::Reply;
 use crate::words;
 
 /// A command: its arguments, name first.
@@ -87,7 +89,7 @@ impl Duo {
                 Err(error) => {
                     let broken = Disagreement {
                         about: words::join(args),
-                        oracle: oracle.to_string(),
+                        oracle: oracle.notation(),
                         halcyon: format!("(connection: {error})"),
                     };
                     return Ok(Some(first.unwrap_or((index, broken))));
@@ -225,7 +227,7 @@ fn scan_rest(link: &mut Link, args: &Args, cursor_at: usize, first: Value, pairs
         elements.extend(leaves.chunks(if pairs { 2 } else { 1 }).map(<[Value]>::to_vec));
         let cursor = cursor.text().unwrap_or_default();
         if cursor == b"0" {
-            elements.sort();
+            elements.sort_by_cached_key(|element| element.iter().map(Reply::sort_key).collect::<Vec<_>>());
             elements.dedup();
             return Ok(Value::Array(elements.concat()));
         }
@@ -249,8 +251,8 @@ pub fn args_of(words: &[&[u8]]) -> Args {
 fn verdict(args: &Args, agree: bool, oracle: &Value, halcyon: &Value) -> Option<Disagreement> {
     (!agree).then(|| Disagreement {
         about: words::join(args),
-        oracle: oracle.to_string(),
-        halcyon: halcyon.to_string(),
+        oracle: oracle.notation(),
+        halcyon: halcyon.notation(),
     })
 }
 

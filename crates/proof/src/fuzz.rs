@@ -3,13 +3,15 @@
 use std::io;
 use std::time::Instant;
 
+use resp::Value;
+
 use crate::duo::{Args, Disagreement};
 use crate::link::Link;
 use crate::options::Options;
 use crate::random::{FAMILIES, Generator};
 use crate::server::{DEFAULT, SMALL, Server};
 use crate::tally::Tally;
-use crate::value::Value;
+use crate::value::Reply;
 use crate::words;
 
 const PIPELINE: usize = 50;
@@ -20,7 +22,7 @@ const GROWTH_BYTES_MAX: u64 = 256 << 20;
 /// Resident memory at any check. Values are small; only a leak or a believed length gets here.
 const RESIDENT_BYTES_MAX: u64 = 2 << 30;
 
-/// Commands that end the connection, silence it, change what PING answers, hold the server as they should, or
+/// Commands that end the connection, silence it, are answered not once but often or never, change what PING answers, hold the server as they should, or
 /// grow a value as far as they are told.
 static NOT_SENT: &[&str] = &[
     "SHUTDOWN",
@@ -44,6 +46,10 @@ static NOT_SENT: &[&str] = &[
     "BZPOPMAX",
     "BZMPOP",
     "XREAD",
+    "UNSUBSCRIBE",
+    "PUNSUBSCRIBE",
+    "SUNSUBSCRIBE",
+    "REPLCONF",
     "MULTI",
     "MIGRATE",
     "EVAL",
@@ -185,7 +191,7 @@ impl Fuzzer {
             }
             match self.link.call(&["PING"])? {
                 Value::Simple(pong) if pong == b"PONG" => {}
-                other => return Err(io::Error::other(format!("PING is answered with {other}"))),
+                other => return Err(io::Error::other(format!("PING is answered with {}", other.notation()))),
             }
             if round % BATCHES_PER_ROUND == BATCHES_PER_ROUND - 1 {
                 self.check_memory(server)?;

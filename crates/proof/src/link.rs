@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
-use crate::value::{ParseError, Value};
+use resp::Value;
 
 /// A server that takes longer than this to answer counts as hung.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -53,8 +53,8 @@ impl Link {
     /// Reads the next reply.
     pub fn reply(&mut self) -> io::Result<Value> {
         loop {
-            match Value::parse(&self.received[self.consumed..]) {
-                Ok((value, used)) => {
+            match resp::parse::parse(&self.received[self.consumed..]) {
+                Ok(Some((value, used))) => {
                     self.consumed += used;
                     if self.consumed == self.received.len() {
                         self.received.clear();
@@ -62,8 +62,8 @@ impl Link {
                     }
                     return Ok(value);
                 }
-                Err(ParseError::Malformed(why)) => return Err(io::Error::other(format!("not RESP: {why}"))),
-                Err(ParseError::Incomplete) => {}
+                Ok(None) => {}
+                Err(why) => return Err(io::Error::other(format!("not RESP: {why}"))),
             }
             let before = self.received.len();
             self.received.resize(before + READ_CHUNK_BYTES, 0);

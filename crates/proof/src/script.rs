@@ -25,9 +25,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use resp::Value;
+
 use crate::duo::Args;
 use crate::rules::Rule;
-use crate::value::Value;
 use crate::words;
 
 /// A script file, parsed.
@@ -274,6 +275,7 @@ fn as_resp3(value: &Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::value::Reply;
 
     #[test]
     fn expectations_have_both_protocols() {
@@ -282,7 +284,7 @@ mod tests {
             let Check::Expect { resp2: Some(two), resp3: Some(three) } = parsed else {
                 panic!("{notation}: {parsed:?}")
             };
-            assert_eq!((two.to_string().as_str(), three.to_string().as_str()), (resp2, resp3));
+            assert_eq!((two.notation().as_str(), three.notation().as_str()), (resp2, resp3));
         };
         check(":1", ":1", ":1");
         check("-ERR no such thing", "-ERR no such thing", "-ERR no such thing");

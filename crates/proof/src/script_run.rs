@@ -10,7 +10,9 @@ use crate::rules;
 use crate::script::{Action, Check, Script, Step};
 use crate::server::Pair;
 use crate::tally::Tally;
-use crate::value::Value;
+use resp::Value;
+
+use crate::value::Reply;
 use crate::words;
 
 /// Runs one script in one protocol; the tally learns of every command.
@@ -88,7 +90,7 @@ impl Runner<'_> {
                 let expected = if self.section_protocol == 3 { resp3 } else { resp2 };
                 let found = expected.as_ref().and_then(|expected| {
                     (rules::sorted(expected, 0) != rules::sorted(&reply, 0))
-                        .then(|| disagreement(args, expected.to_string(), &reply))
+                        .then(|| disagreement(args, expected.notation(), &reply))
                 });
                 self.tally.count(found);
                 return Ok(());
@@ -135,7 +137,7 @@ fn fresh(pair: &Pair, protocol: u8) -> io::Result<Duo> {
 }
 
 fn disagreement(args: &Args, expected: String, reply: &Value) -> Disagreement {
-    Disagreement { about: words::join(args), oracle: expected, halcyon: reply.to_string() }
+    Disagreement { about: words::join(args), oracle: expected, halcyon: reply.notation() }
 }
 
 fn about(step: &Step) -> String {

@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::link::Link;
+use crate::value::Reply;
 
 /// A configuration both sides are started with.
 #[derive(Debug)]
@@ -70,7 +71,7 @@ impl Server {
         let is_redis_7_0 = String::from_utf8_lossy(&version.stdout).contains("v=7.0.");
         let directory = fresh_directory()?;
         let port = free_port()?;
-        let mut command = Command::new(binary);
+        let mut command = command_of(binary);
         command
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
             .args(["--enable-debug-command", "yes", "--loglevel", "warning"])
@@ -187,6 +188,18 @@ impl Pair {
             halcyon: Server::start(&binaries.halcyon, setup, &extra)?,
         })
     }
+}
+
+/// The server's command line, so that the server dies with this process even when nothing is dropped
+/// (where util-linux's setpriv is there to ask the kernel for that).
+fn command_of(binary: &Path) -> Command {
+    let setpriv = Path::new("/usr/bin/setpriv");
+    if !setpriv.exists() {
+        return Command::new(binary);
+    }
+    let mut command = Command::new(setpriv);
+    command.args(["--pdeathsig", "KILL", "--"]).arg(binary);
+    command
 }
 
 fn free_port() -> io::Result<u16> {
