@@ -1,18 +1,20 @@
 //! Makes a failing sequence short: drops commands as long as some disagreement stays.
 
+use std::time::{Duration, Instant};
+
 use super::run::check_sequence;
 use crate::duo::Args;
 use crate::server::Pair;
 
 /// Replays a shrink may take.
 const TRIES_MAX: usize = 300;
+/// Time a shrink may take: a sequence that hangs the server costs a timeout each try.
+const TIME_MAX: Duration = Duration::from_secs(30);
 
 /// A shorter sequence that still disagrees; the given one when nothing could be dropped (or when it does
 /// not fail again: random members differ from run to run).
 pub fn shrink(pair: &Pair, commands: &[Args], protocol: u8) -> Vec<Args> {
-    let mut tries = 0;
-    let mut fails = |candidate: &[Args]| {
-        tries += 1;
+    let fails = |candidate: &[Args]| {
         let outcome = check_sequence(pair, candidate, protocol).ok()?;
         outcome.failure.map(|(index, _)| index)
     };
@@ -27,13 +29,14 @@ pub fn shrink(pair: &Pair, commands: &[Args], protocol: u8) -> Vec<Args> {
             shortest = related;
         }
     }
+    let deadline = Instant::now() + TIME_MAX;
     let mut budget = TRIES_MAX;
     let mut piece = shortest.len().div_ceil(2);
     while piece > 0 && budget > 0 {
         let mut at = 0;
         let mut dropped = false;
         while at < shortest.len() && budget > 0 {
-            budget -= 1;
+            budget = if Instant::now() < deadline { budget - 1 } else { 0 };
             let end = (at + piece).min(shortest.len());
             let candidate = [&shortest[..at], &shortest[end..]].concat();
             match fails(&candidate) {
