@@ -72,3 +72,17 @@ pub const BIG_INPUT_ELEMENTS: usize = 10_000;
 pub const EXPIRE_SLICE_KEYS: usize = 32;
 
 const _: () = assert!(STREAM_PIECE_BYTES < OUTPUT_HIGH_WATER_BYTES);
+
+/// Connections that a worker accepts before others have their turn.
+pub const ACCEPTS_PER_TURN: usize = 64;
+
+/// Time of one slice of active expiry on a worker, in microseconds.
+pub const EXPIRE_SLICE_US: u64 = 250;
+
+/// Most bytes that one read makes room for, whatever length the client announced.
+pub const INPUT_GROWTH_BYTES_MAX: usize = 1024 * KIB;
+
+/// Bytes that one connection is sent before the others of its worker have their turn.
+pub const TURN_OUTPUT_BYTES: usize = 1024 * KIB;
+
+const _: () = assert!(INPUT_GROWTH_BYTES_MAX >= READ_BUFFER_BYTES && TURN_OUTPUT_BYTES >= OUTPUT_HIGH_WATER_BYTES);

@@ -1,1 +1,59 @@
-fn main() {}
+//! The Halcyon server.
+
+mod connection;
+mod lane;
+mod listeners;
+mod logging;
+mod machine;
+mod serve;
+mod shared;
+mod worker;
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: store::alloc::Counting = store::alloc::Counting;
+
+const USAGE: &str = "\
+Usage: halcyon [/path/to/redis.conf] [--directive value ...] [-]
+       halcyon -v or --version
+       halcyon -h or --help
+
+A file and options are as redis-server takes them; '-' reads directives from standard input.
+
+Examples:
+       halcyon
+       halcyon /etc/redis/redis.conf
+       halcyon --port 7777 --requirepass secret
+       halcyon --port 7000 --cluster-enabled yes
+       halcyon --threads 4 --server-cpulist 0-3 --log-format json
+
+Directives of Halcyon's own:
+       threads N            worker threads; 0, the default: one per usable CPU (alias: io-threads)
+       server-cpulist LIST  CPUs that workers are pinned to, as in Redis, or 'auto'
+       client-compat MODE   auto, modern or legacy: reply shapes for clients of any age
+       log-format FORMAT    text or json
+";
+
+fn main() -> ExitCode {
+    let args: Vec<Vec<u8>> = std::env::args_os().skip(1).map(OsString::into_vec).collect();
+    match args.first().map(Vec::as_slice) {
+        Some(b"-v" | b"--version") => {
+            println!("Halcyon server v={} bits={} malloc=mimalloc", env!("CARGO_PKG_VERSION"), usize::BITS);
+            ExitCode::SUCCESS
+        }
+        Some(b"-h" | b"--help") => {
+            print!("{USAGE}");
+            ExitCode::SUCCESS
+        }
+        _ => match serve::serve(&args) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(text) => {
+                eprintln!("{text}");
+                ExitCode::FAILURE
+            }
+        },
+    }
+}

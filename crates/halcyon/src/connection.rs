@@ -1,0 +1,215 @@
+//! One connection: its socket, what came in and is not run, what is still to be sent.
+//!
+//! State of a connection and what moves it on:
+//!
+//! | state | left when |
+//! |---|---|
+//! | running | its output passes the high-water mark, the long lane takes a command, a pause holds one back |
+//! | draining | the output falls below the low-water mark ([`Connection::may_run`]) |
+//! | waiting | the lane's reply is there, or the pause ends |
+//! | closing | everything is sent, or cannot be |
+//!
+//! While it is not running, its socket is not read: what a client pipelines stays in the kernel, and
+//! the server's memory for it is bounded by one read buffer and the high-water mark.
+
+use std::io::{self, IoSlice, Read, Write};
+
+use base::limits::{OUTPUT_HIGH_WATER_BYTES, OUTPUT_LOW_WATER_BYTES, STREAM_PIECE_BYTES};
+use engine::output::Output;
+use engine::session::Session;
+use mio::event::Source;
+use mio::net::{TcpStream, UnixStream};
+use mio::{Interest, Registry, Token};
+use resp::Decoder;
+
+/// Pieces of output that one system call sends.
+const SLICES_MAX: usize = 64;
+
+/// A connected socket.
+pub enum Stream {
+    /// Over TCP.
+    Tcp(TcpStream),
+    /// Over the unix socket.
+    Unix(UnixStream),
+}
+
+impl Stream {
+    fn source(&mut self) -> &mut dyn Source {
+        match self {
+            Stream::Tcp(stream) => stream,
+            Stream::Unix(stream) => stream,
+        }
+    }
+
+    /// Has the poll report on this socket.
+    pub fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        registry.register(self.source(), token, Interest::READABLE | Interest::WRITABLE)
+    }
+
+    /// Ends that.
+    pub fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
+        registry.deregister(self.source())
+    }
+
+    /// Reads what is there.
+    #[inline]
+    pub fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => stream.read(buffer),
+            Stream::Unix(stream) => stream.read(buffer),
+        }
+    }
+
+    /// Sends one line to a client that is not let in.
+    pub fn refuse(&mut self, line: &[u8]) -> io::Result<()> {
+        self.write(line).map(drop)
+    }
+
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => stream.write(bytes),
+            Stream::Unix(stream) => stream.write(bytes),
+        }
+    }
+
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => stream.write_vectored(slices),
+            Stream::Unix(stream) => stream.write_vectored(slices),
+        }
+    }
+}
+
+/// What a connection waits for besides its socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Nothing.
+    None,
+    /// The long lane's reply.
+    Lane,
+    /// The end of CLIENT PAUSE.
+    Pause,
+}
+
+/// One connection, owned by one worker at a time.
+pub struct Connection {
+    /// The socket.
+    pub stream: Stream,
+    /// The engine's side.
+    pub session: Session,
+    /// How far the command at the front of `input` is decoded.
+    pub decoder: Decoder,
+    /// Bytes read and not run. Has no capacity when empty.
+    pub input: Vec<u8>,
+    /// Replies to send.
+    pub out: Output,
+    /// What it waits for.
+    pub wait: Wait,
+    /// The socket may have bytes: an edge was seen and no read has come back empty since.
+    pub readable: bool,
+    /// The client closed its side, or the connection broke.
+    pub hung_up: bool,
+    /// The socket takes bytes, as far as is known.
+    pub writable: bool,
+    /// `input` holds whole commands that were not run yet.
+    pub runnable: bool,
+    /// The client sends no more.
+    pub at_eof: bool,
+    /// To be closed once everything is sent.
+    pub closing: bool,
+    /// In the worker's list of connections with more to do.
+    pub queued: bool,
+    /// The output passed the high-water mark and has not fallen below the low one.
+    pub draining: bool,
+}
+
+/// How sending went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flush {
+    /// Everything is sent.
+    Empty,
+    /// The socket takes no more now.
+    Blocked,
+    /// The turn's share is sent, and there is more.
+    Share,
+    /// The connection is gone.
+    Gone,
+}
+
+impl Connection {
+    /// A connection that has just been accepted.
+    pub fn new(stream: Stream, session: Session) -> Connection {
+        Connection {
+            stream,
+            session,
+            decoder: Decoder::new(),
+            input: Vec::new(),
+            out: Output::new(),
+            wait: Wait::None,
+            readable: true,
+            hung_up: false,
+            writable: true,
+            runnable: false,
+            at_eof: false,
+            closing: false,
+            queued: false,
+            draining: false,
+        }
+    }
+
+    /// True if commands may run: nothing is waited for, and the client reads its replies.
+    #[inline]
+    pub fn may_run(&mut self) -> bool {
+        let pending_bytes = self.out.pending_bytes();
+        if self.out.is_streaming() || pending_bytes > OUTPUT_HIGH_WATER_BYTES {
+            self.draining = true;
+        } else if pending_bytes <= OUTPUT_LOW_WATER_BYTES {
+            self.draining = false;
+        }
+        !self.draining && self.wait == Wait::None && !self.closing
+    }
+
+    /// True if nothing is left to do until the socket reports something.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        self.out.is_empty() && self.input.is_empty() && self.wait == Wait::None
+    }
+
+    /// Sends what the socket takes, at most about `share_bytes`. Returns the bytes sent, too.
+    pub fn flush(&mut self, share_bytes: usize) -> (Flush, usize) {
+        let mut sent_bytes = 0;
+        loop {
+            while self.out.pending_bytes() < STREAM_PIECE_BYTES && self.out.refill() {}
+            if self.out.is_empty() {
+                return (Flush::Empty, sent_bytes);
+            }
+            if !self.writable {
+                return (Flush::Blocked, sent_bytes);
+            }
+            if sent_bytes >= share_bytes {
+                return (Flush::Share, sent_bytes);
+            }
+            match self.write_once() {
+                Ok(0) => return (Flush::Gone, sent_bytes),
+                Ok(count) => {
+                    self.out.advance(count);
+                    sent_bytes += count;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.writable = false,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return (Flush::Gone, sent_bytes),
+            }
+        }
+    }
+
+    #[inline]
+    fn write_once(&mut self) -> io::Result<usize> {
+        if let Some(bytes) = self.out.plain() {
+            return self.stream.write(bytes);
+        }
+        let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+        let count = self.out.slices(&mut slices);
+        self.stream.write_vectored(&slices[..count])
+    }
+}

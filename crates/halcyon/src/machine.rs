@@ -1,0 +1,87 @@
+//! What the operating system gives: file descriptors, CPUs, facts for INFO.
+
+use engine::config::Config;
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::unistd::Pid;
+
+/// Descriptors that the process needs besides its clients' (Redis: CONFIG_MIN_RESERVED_FDS).
+const RESERVED_FDS: u64 = 32;
+
+/// Raises the limit of open files for `maxclients`; if it cannot, lowers `maxclients` and says so.
+pub fn fit_maxclients(config: &Config) -> Result<(), String> {
+    let maxclients = config.hot().maxclients();
+    let wanted = maxclients + RESERVED_FDS;
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)
+        .map_err(|error| format!("Can't read the limit of open files: {error}"))?;
+    if soft >= wanted {
+        return Ok(());
+    }
+    let reached = [wanted, hard.min(wanted)]
+        .into_iter()
+        .find(|limit| setrlimit(Resource::RLIMIT_NOFILE, *limit, hard.max(*limit)).is_ok())
+        .unwrap_or(soft);
+    if reached >= wanted {
+        return Ok(());
+    }
+    if reached <= RESERVED_FDS {
+        return Err(format!(
+            "Your current 'ulimit -n' of {reached} is not enough for the server to start. Please increase your \
+             open file limit to at least {wanted}. Exiting."
+        ));
+    }
+    let usable = reached - RESERVED_FDS;
+    tracing::warn!(
+        "You requested maxclients of {maxclients} requiring at least {wanted} max file descriptors. The limit of \
+         open files is {reached}: maxclients has been reduced to {usable}. If you need higher maxclients increase \
+         'ulimit -n'."
+    );
+    config.override_value("maxclients", usable.to_string().as_bytes())
+}
+
+/// CPUs that this process may run on.
+pub fn usable_cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// The CPU of each worker, by `server-cpulist`; empty if workers are not pinned.
+pub fn worker_cpus(config: &Config) -> Result<Vec<usize>, String> {
+    let list = config.bytes("server-cpulist");
+    if list.is_empty() {
+        return Ok(Vec::new());
+    }
+    let cpus = engine::config::cpu_list(&list)?;
+    if !cpus.is_empty() {
+        return Ok(cpus);
+    }
+    let own = nix::sched::sched_getaffinity(Pid::from_raw(0)).map_err(|error| format!("Can't list CPUs: {error}"))?;
+    Ok((0..CpuSet::count()).filter(|cpu| own.is_set(*cpu).unwrap_or(false)).collect())
+}
+
+/// Pins the calling thread.
+pub fn pin(cpu: usize) {
+    let mut set = CpuSet::new();
+    let pinned = set.set(cpu).and_then(|()| sched_setaffinity(Pid::from_raw(0), &set));
+    if let Err(error) = pinned {
+        tracing::warn!("Can't pin a thread to CPU {cpu}: {error}");
+    }
+}
+
+/// The operating system, as INFO prints it.
+pub fn os_name() -> String {
+    match nix::sys::utsname::uname() {
+        Ok(name) => format!(
+            "{} {} {}",
+            name.sysname().to_string_lossy(),
+            name.release().to_string_lossy(),
+            name.machine().to_string_lossy()
+        ),
+        Err(_) => std::env::consts::OS.to_owned(),
+    }
+}
+
+/// Bytes of memory in the machine.
+pub fn memory_bytes() -> u64 {
+    let read = |name| nix::unistd::sysconf(name).ok().flatten().unwrap_or(0).max(0) as u64;
+    read(nix::unistd::SysconfVar::_PHYS_PAGES) * read(nix::unistd::SysconfVar::PAGE_SIZE)
+}

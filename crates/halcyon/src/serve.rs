@@ -1,0 +1,197 @@
+//! Starting and ending the process.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use base::clock::SystemClock;
+use engine::config::Config;
+use engine::server::{Process, Server};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::shared::{LaneTask, Mailbox, ProcessHost, Shared};
+use crate::worker::Worker;
+use crate::{lane, listeners, logging, machine};
+
+/// Time between samples of the rates that INFO shows.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Why the main thread goes on.
+enum Notice {
+    Signal(i32),
+    /// A thread has ended: expectedly or not.
+    ThreadEnded { name: String, panicked: bool },
+}
+
+/// Runs the server until it is told to end. The error is a line for the user.
+pub fn serve(args: &[Vec<u8>]) -> Result<(), String> {
+    let (config, notices) = Config::load(args).map_err(|error| error.to_string())?;
+    if config.bool("daemonize") {
+        return Err("daemonize yes: this server never forks. Start it in the background with systemd, or '&', and \
+                    remove the directive."
+            .to_owned());
+    }
+    enter_directory(&config)?;
+    logging::start(&config)?;
+    for notice in notices.iter().filter(|notice| !notice.at_default) {
+        tracing::warn!("{}", notice.text);
+    }
+    machine::fit_maxclients(&config)?;
+    let workers = match config.int("threads") {
+        0 => machine::usable_cpus(),
+        count => count as usize,
+    };
+    let cpus = machine::worker_cpus(&config)?;
+    let listeners = listeners::open(&config, workers)?;
+    write_pid_file(&config);
+
+    let (notify, notices) = channel();
+    watch_signals(notify.clone())?;
+    let mailboxes: Arc<[Mailbox]> = (0..workers).map(|_| Mailbox::default()).collect();
+    let stopping = Arc::new(AtomicBool::new(false));
+    let host = ProcessHost::new(mailboxes.clone(), stopping.clone());
+    let config = Arc::new(config);
+    let process = describe_process(workers);
+    let server = Server::new(config.clone(), Box::new(SystemClock::new()), process, Box::new(host));
+    let (shared, tasks) = Shared::new(server, mailboxes, stopping);
+
+    start_background(&shared, tasks, &notify)?;
+    for (index, listeners) in listeners.into_iter().enumerate() {
+        let worker = Worker::new(shared.clone(), index, listeners, random())
+            .map_err(|error| format!("Can't start worker {index}: {error}"))?;
+        let cpu = (!cpus.is_empty()).then(|| cpus[index % cpus.len()]);
+        spawn(&format!("worker-{index}"), &notify, move || {
+            cpu.into_iter().for_each(machine::pin);
+            worker.run().expect("worker-poll: waiting for events cannot fail");
+        })?;
+    }
+    tracing::info!(
+        "Halcyon {} ready to accept connections: {}, {workers} worker{}, pid {}",
+        env!("CARGO_PKG_VERSION"),
+        places(&config),
+        if workers == 1 { "" } else { "s" },
+        std::process::id()
+    );
+    let ended = supervise(&shared, &notices, workers);
+    let _ = std::fs::remove_file(config.string("pidfile"));
+    if !config.string("unixsocket").is_empty() {
+        let _ = std::fs::remove_file(config.string("unixsocket"));
+    }
+    ended
+}
+
+fn places(config: &Config) -> String {
+    let port = config.int("port");
+    let mut places = Vec::new();
+    if port != 0 {
+        places.push(format!("port {port}"));
+    }
+    let path = config.string("unixsocket");
+    if !path.is_empty() {
+        places.push(path);
+    }
+    if config.bool("cluster-enabled") {
+        places.push("cluster mode".to_owned());
+    }
+    places.join(", ")
+}
+
+fn enter_directory(config: &Config) -> Result<(), String> {
+    let dir = config.string("dir");
+    std::env::set_current_dir(&dir).map_err(|error| format!("Can't chdir to '{dir}': {error}"))
+}
+
+fn write_pid_file(config: &Config) {
+    let path = config.string("pidfile");
+    if !path.is_empty()
+        && let Err(error) = std::fs::write(&path, format!("{}\n", std::process::id()))
+    {
+        tracing::warn!("Can't write the pid file {path}: {error}");
+    }
+}
+
+/// A number from the operating system's randomness: std's hasher draws its keys from there.
+fn random() -> u64 {
+    RandomState::new().hash_one(std::process::id())
+}
+
+fn describe_process(workers: usize) -> Process {
+    let executable = std::env::current_exe().map(|path| path.display().to_string()).unwrap_or_default();
+    Process {
+        run_id: format!("{:016x}{:016x}{:08x}", random(), random(), random() as u32),
+        executable,
+        multiplexing_api: if cfg!(target_os = "linux") { "epoll" } else { "kqueue" },
+        os: machine::os_name(),
+        pid: std::process::id(),
+        workers,
+        system_memory_bytes: machine::memory_bytes(),
+    }
+}
+
+fn start_background(
+    shared: &Arc<Shared>,
+    tasks: Receiver<LaneTask>,
+    notify: &Sender<Notice>,
+) -> Result<(), String> {
+    let reaper = shared.server.keyspace.take_reaper().expect("one-reaper: the keyspace is new");
+    spawn("reaper", notify, move || reaper.run())?;
+    let for_lane = shared.clone();
+    spawn("long-lane", notify, move || lane::run(&for_lane, &tasks, random()))
+}
+
+/// Starts a thread whose end, by panic too, reaches the main thread.
+fn spawn(name: &str, notify: &Sender<Notice>, body: impl FnOnce() + Send + 'static) -> Result<(), String> {
+    struct Farewell(String, Sender<Notice>);
+    impl Drop for Farewell {
+        fn drop(&mut self) {
+            let ended = Notice::ThreadEnded { name: std::mem::take(&mut self.0), panicked: thread::panicking() };
+            // The main thread may have left already.
+            let _ = self.1.send(ended);
+        }
+    }
+    let farewell = Farewell(name.to_owned(), notify.clone());
+    thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(move || {
+            let _farewell = farewell;
+            body();
+        })
+        .map(drop)
+        .map_err(|error| format!("Can't start thread {name}: {error}"))
+}
+
+fn watch_signals(notify: Sender<Notice>) -> Result<(), String> {
+    let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGHUP])
+        .map_err(|error| format!("Can't watch for signals: {error}"))?;
+    thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || signals.forever().all(|signal| notify.send(Notice::Signal(signal)).is_ok()))
+        .map(drop)
+        .map_err(|error| format!("Can't start the signal thread: {error}"))
+}
+
+/// Samples statistics and waits for the end.
+fn supervise(shared: &Arc<Shared>, notices: &Receiver<Notice>, workers: usize) -> Result<(), String> {
+    let mut running = workers;
+    while running > 0 {
+        match notices.recv_timeout(SAMPLE_INTERVAL) {
+            Err(RecvTimeoutError::Timeout) => shared.server.sample(),
+            Err(RecvTimeoutError::Disconnected) => break,
+            Ok(Notice::Signal(SIGHUP)) => {}
+            Ok(Notice::Signal(signal)) => {
+                let name = if signal == SIGINT { "SIGINT" } else { "SIGTERM" };
+                tracing::info!("Received {name}, shutting down");
+                shared.server.host.shutdown();
+            }
+            Ok(Notice::ThreadEnded { name, panicked: true }) => {
+                return Err(format!("thread {name} has failed; the server ends, since it would serve only in part"));
+            }
+            Ok(Notice::ThreadEnded { .. }) => running -= 1,
+        }
+    }
+    tracing::info!("Halcyon is now ready to exit, bye bye...");
+    Ok(())
+}

@@ -1,0 +1,150 @@
+//! What the threads of the process share, and how they reach each other.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use engine::clients::Client;
+use engine::lane::Deferred;
+use engine::output::Output;
+use engine::server::{CpuSeconds, Host, Server};
+use mio::{Registry, Token, Waker};
+use parking_lot::Mutex;
+
+use crate::connection::Connection;
+
+/// Something another thread wants of a worker.
+pub enum Message {
+    /// Take over a connection.
+    Adopt(Box<Connection>),
+    /// The long lane's reply for a connection, by its token and client id.
+    LaneReply { token: usize, client_id: u64, output: Output },
+    /// Close a connection.
+    Kill { token: usize, client_id: u64 },
+}
+
+/// A worker's letter box: senders pay one lock, and one wake-up for all letters of a turn.
+#[derive(Default)]
+pub struct Mailbox {
+    letters: Mutex<Vec<Message>>,
+    waker: Mutex<Option<Waker>>,
+    awake: AtomicBool,
+}
+
+impl Mailbox {
+    /// Creates the waker; the worker calls this once, before anyone sends.
+    pub fn open(&self, registry: &Registry, token: Token) -> io::Result<()> {
+        *self.waker.lock() = Some(Waker::new(registry, token)?);
+        Ok(())
+    }
+
+    /// Leaves a letter.
+    pub fn send(&self, message: Message) {
+        self.letters.lock().push(message);
+        self.wake();
+    }
+
+    /// Has the worker's poll return.
+    pub fn wake(&self) {
+        if self.awake.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        if let Some(waker) = &*self.waker.lock()
+            && let Err(error) = waker.wake()
+        {
+            tracing::warn!("cannot wake a worker: {error}");
+        }
+    }
+
+    /// Takes all letters. Called by the owner when its waker fired.
+    pub fn take(&self) -> Vec<Message> {
+        // Cleared first: a letter that arrives after the lock is taken wakes again.
+        self.awake.store(false, Ordering::Release);
+        std::mem::take(&mut self.letters.lock())
+    }
+}
+
+/// A job for the long lane, and where its reply goes.
+pub struct LaneTask {
+    /// The job.
+    pub deferred: Deferred,
+    /// The connection's worker.
+    pub worker: usize,
+    /// The connection's number there.
+    pub token: usize,
+}
+
+/// What all threads share.
+pub struct Shared {
+    /// The engine.
+    pub server: Server,
+    /// Each worker's letter box.
+    pub mailboxes: Arc<[Mailbox]>,
+    /// Connections of each worker.
+    pub loads: Box<[AtomicUsize]>,
+    /// The way to the long lane.
+    pub lane: Sender<LaneTask>,
+    /// Set once, when the process is to end.
+    pub stopping: Arc<AtomicBool>,
+}
+
+impl Shared {
+    /// What all threads share, and the lane's end of its queue.
+    pub fn new(server: Server, mailboxes: Arc<[Mailbox]>, stopping: Arc<AtomicBool>) -> (Arc<Shared>, Receiver<LaneTask>) {
+        let (lane, tasks) = channel();
+        let loads = mailboxes.iter().map(|_| AtomicUsize::new(0)).collect();
+        (Arc::new(Shared { server, mailboxes, loads, lane, stopping }), tasks)
+    }
+
+    /// True once the process is to end.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+}
+
+/// The engine's way to the threads.
+pub struct ProcessHost {
+    mailboxes: Arc<[Mailbox]>,
+    stopping: Arc<AtomicBool>,
+    page_bytes: u64,
+}
+
+impl ProcessHost {
+    /// A host over these letter boxes.
+    pub fn new(mailboxes: Arc<[Mailbox]>, stopping: Arc<AtomicBool>) -> ProcessHost {
+        let page_bytes = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE);
+        let page_bytes = page_bytes.ok().flatten().and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(4096);
+        ProcessHost { mailboxes, stopping, page_bytes }
+    }
+}
+
+impl Host for ProcessHost {
+    fn kill(&self, client: &Client) {
+        client.kill.store(true, Ordering::Relaxed);
+        let token = client.token.load(Ordering::Relaxed) as usize;
+        let worker = usize::from(client.worker.load(Ordering::Relaxed));
+        self.mailboxes[worker].send(Message::Kill { token, client_id: client.id });
+    }
+
+    fn shutdown(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.mailboxes.iter().for_each(Mailbox::wake);
+    }
+
+    fn cpu_seconds(&self) -> CpuSeconds {
+        let Ok(usage) = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF) else {
+            return CpuSeconds::default();
+        };
+        let seconds = |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
+        CpuSeconds { user: seconds(usage.user_time()), system: seconds(usage.system_time()) }
+    }
+
+    fn resident_bytes(&self) -> u64 {
+        // Linux only; elsewhere what the allocator counted is the best figure there is.
+        let pages = std::fs::read_to_string("/proc/self/statm")
+            .ok()
+            .and_then(|line| line.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()));
+        pages.map_or_else(|| store::alloc::used_bytes() as u64, |pages| pages * self.page_bytes)
+    }
+}
