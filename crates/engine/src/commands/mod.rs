@@ -1,6 +1,10 @@
 //! What commands do, one file per family.
 
+pub mod algebra;
 pub mod connection;
 pub mod keys;
+pub mod lists;
+pub mod scan;
 pub mod server;
+pub mod sets;
 pub mod strings;

@@ -5,8 +5,10 @@
 
 mod connection;
 mod keys;
+mod lists;
 mod registry;
 mod server;
+mod sets;
 mod strings;
 
 use bitflags::bitflags;

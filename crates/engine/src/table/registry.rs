@@ -58,8 +58,14 @@ const NAME_BYTES_MAX: usize = 16;
 const NAME_SLOTS: usize = 1024;
 
 /// Every family's rows.
-const FAMILIES: &[&[Command]] =
-    &[super::connection::ROWS, super::server::ROWS, super::keys::ROWS, super::strings::ROWS];
+const FAMILIES: &[&[Command]] = &[
+    super::connection::ROWS,
+    super::keys::ROWS,
+    super::lists::ROWS,
+    super::server::ROWS,
+    super::sets::ROWS,
+    super::strings::ROWS,
+];
 
 /// The registry of all commands.
 pub fn registry() -> &'static Registry {

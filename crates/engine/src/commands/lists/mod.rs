@@ -1,0 +1,329 @@
+//! Lists.
+//!
+//! Specified by Redis's `t_list.c`. Ranges are never walked under the lock: a range is read from an O(1) clone.
+
+mod moves;
+mod search;
+
+use std::ops::Range;
+
+use store::{List, ListIter, Thresholds};
+
+use crate::args::{self, Args};
+use crate::ctx::{Ctx, Event};
+use crate::fault::{CmdResult, Fault};
+use crate::reply::Reply;
+
+pub use moves::{lmove, lmpop, rpoplpush};
+pub use search::lpos;
+
+/// So many popped elements are read one by one. To read more, the list is cloned first.
+const POPPED_ONE_BY_ONE_MAX: usize = 32;
+
+/// One end of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// The first element.
+    Left,
+    /// The last element.
+    Right,
+}
+
+impl End {
+    fn parse(arg: &[u8]) -> CmdResult<End> {
+        if args::is(arg, "LEFT") {
+            Ok(End::Left)
+        } else if args::is(arg, "RIGHT") {
+            Ok(End::Right)
+        } else {
+            Err(Fault::SYNTAX)
+        }
+    }
+
+    fn push_event(self) -> &'static str {
+        if self == End::Left { "lpush" } else { "rpush" }
+    }
+
+    fn pop_event(self) -> &'static str {
+        if self == End::Left { "lpop" } else { "rpop" }
+    }
+}
+
+/// Where an index that may count from the end points to; may be outside of the list.
+fn resolve(index: i64, len: usize) -> i64 {
+    if index < 0 { index.saturating_add(len as i64) } else { index }
+}
+
+/// The elements from index `start` to `stop`, inclusive, both possibly counting from the end.
+fn resolve_range(start: i64, stop: i64, len: usize) -> Range<usize> {
+    let start = resolve(start, len).max(0);
+    let stop = resolve(stop, len).min(len as i64 - 1);
+    if start > stop { 0..0 } else { start as usize..stop as usize + 1 }
+}
+
+/// The element's index, if the list has it.
+fn existing_index(index: i64, len: usize) -> Option<usize> {
+    usize::try_from(resolve(index, len)).ok().filter(|index| *index < len)
+}
+
+/// LPUSH key element [element ...]
+pub fn lpush(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
+    push(ctx, args, reply, End::Left)
+}
+
+/// RPUSH key element [element ...]
+pub fn rpush(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
+    push(ctx, args, reply, End::Right)
+}
+
+fn push(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, end: End) -> CmdResult {
+    let (key, thresholds) = (&args[1], ctx.thresholds());
+    let len = ctx.edit_or_create(key, |list: &mut List| push_all(list, args.from(2), end, &thresholds))?;
+    ctx.notify(Event::List, end.push_event(), key);
+    reply.int(len as i64);
+    Ok(())
+}
+
+/// LPUSHX key element [element ...]
+pub fn lpushx(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
+    push_existing(ctx, args, reply, End::Left)
+}
+
+/// RPUSHX key element [element ...]
+pub fn rpushx(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
+    push_existing(ctx, args, reply, End::Right)
+}
+
+fn push_existing(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, end: End) -> CmdResult {
+    let (key, thresholds) = (&args[1], ctx.thresholds());
+    let len = ctx.edit(key, |list: &mut List| push_all(list, args.from(2), end, &thresholds))?;
+    if len.is_some() {
+        ctx.notify(Event::List, end.push_event(), key);
+    }
+    reply.int(len.unwrap_or(0) as i64);
+    Ok(())
+}
+
+fn push_all(list: &mut List, elements: Args<'_>, end: End, thresholds: &Thresholds) -> usize {
+    if elements.len() > 1 {
+        list.expect_elements(elements.iter().map(<[u8]>::len).sum(), elements.len(), thresholds);
+    }
+    for element in elements.iter() {
+        push_to(list, element, end, thresholds);
+    }
+    list.len()
+}
+
+fn push_to(list: &mut List, element: &[u8], end: End, thresholds: &Thresholds) {
+    match end {
+        End::Left => list.push_front(element, thresholds),
+        End::Right => list.push_back(element, thresholds),
+    }
+}
+
+/// LPOP key [count]
+pub fn lpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
+    pop(ctx, args, reply, End::Left)
+}
+
+/// RPOP key [count]
+pub fn rpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
+    pop(ctx, args, reply, End::Right)
+}
+
+fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, end: End) -> CmdResult {
+    let key = &args[1];
+    match args.len() {
+        2 => match pop_one(ctx, key, end)? {
+            Some(element) => reply.bulk(&element),
+            None => reply.null(),
+        },
+        3 => {
+            let count = args::int(&args[2]).ok().and_then(|count| usize::try_from(count).ok());
+            let count = count.ok_or(Fault::NOT_POSITIVE)?;
+            if !pop_many(ctx, key, end, count, reply)? {
+                reply.null_array();
+            }
+        }
+        _ => return Err(Fault::wrong_arity(end.pop_event())),
+    }
+    Ok(())
+}
+
+fn pop_from(list: &mut List, end: End) -> Option<Vec<u8>> {
+    match end {
+        End::Left => list.pop_front(),
+        End::Right => list.pop_back(),
+    }
+}
+
+fn pop_one(ctx: &mut Ctx<'_>, key: &[u8], end: End) -> CmdResult<Option<Vec<u8>>> {
+    let popped = ctx.edit(key, |list: &mut List| (pop_from(list, end), list.is_empty()))?;
+    let Some((element, emptied)) = popped else { return Ok(None) };
+    removed(ctx, key, end.pop_event(), emptied);
+    Ok(element)
+}
+
+/// Announces that `event` removed elements.
+fn removed(ctx: &mut Ctx<'_>, key: &[u8], event: &'static str, emptied: bool) {
+    ctx.notify(Event::List, event, key);
+    if emptied {
+        ctx.notify(Event::Generic, "del", key);
+    }
+}
+
+/// Pops up to `count` elements and replies with them; false, with no reply, if there is no list.
+fn pop_many(ctx: &mut Ctx<'_>, key: &[u8], end: End, count: usize, reply: &mut Reply<'_>) -> CmdResult<bool> {
+    let outcome = ctx.edit(key, |list: &mut List| {
+        let len = list.len();
+        let count = count.min(len);
+        reply.array(count);
+        if count == 0 {
+            return None;
+        }
+        if count <= POPPED_ONE_BY_ONE_MAX {
+            for at in 0..count {
+                let index = if end == End::Left { at } else { len - 1 - at };
+                reply.bulk(&list.get(index).unwrap_or_else(|| unreachable!("pop: within the list")));
+            }
+        } else {
+            stream_elements(reply, list, end, count);
+        }
+        match end {
+            End::Left => list.remove_range(0, count),
+            End::Right => list.remove_range(len - count, len),
+        }
+        Some(list.is_empty())
+    })?;
+    if let Some(Some(emptied)) = outcome {
+        removed(ctx, key, end.pop_event(), emptied);
+    }
+    Ok(outcome.is_some())
+}
+
+/// The first `count` elements from an end on, the head of the reply being written.
+fn stream_elements(reply: &mut Reply<'_>, list: &List, end: End, count: usize) {
+    let from = if end == End::Left { 0 } else { list.len() };
+    stream(reply, list.iter(from, end == End::Right), count);
+}
+
+fn stream(reply: &mut Reply<'_>, mut elements: ListIter, count: usize) {
+    let mut left = count;
+    reply.stream(move |out: &mut resp::Encoder<'_>| {
+        if left == 0 {
+            return false;
+        }
+        let Some(element) = elements.next() else { unreachable!("stream: as many elements as announced") };
+        out.bulk(element);
+        left -= 1;
+        left > 0
+    });
+}
+
+/// LLEN key
+pub fn llen(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
+    reply.int(ctx.read::<List>(&args[1])?.map_or(0, List::len) as i64);
+    Ok(())
+}
+
+/// LINDEX key index
+pub fn lindex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
+    // The index is only looked at where there is a list.
+    let Some(list) = ctx.read::<List>(&args[1])? else {
+        reply.null();
+        return Ok(());
+    };
+    match existing_index(args::int(&args[2])?, list.len()).and_then(|index| list.get(index)) {
+        Some(element) => reply.bulk(&element),
+        None => reply.null(),
+    }
+    Ok(())
+}
+
+/// LSET key index element
+pub fn lset(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
+    let (key, index) = (&args[1], args::int(&args[2]));
+    let set = ctx.edit(key, |list: &mut List| -> CmdResult {
+        let index = existing_index(index?, list.len()).ok_or(Fault::INDEX_OUT_OF_RANGE)?;
+        list.set(index, &args[3]);
+        Ok(())
+    })?;
+    set.ok_or(Fault::NO_SUCH_KEY)??;
+    ctx.notify(Event::List, "lset", key);
+    reply.ok();
+    Ok(())
+}
+
+/// LRANGE key start stop
+pub fn lrange(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
+    let (start, stop) = (args::int(&args[2])?, args::int(&args[3])?);
+    let Some(list) = ctx.read::<List>(&args[1])? else {
+        reply.empty_array();
+        return Ok(());
+    };
+    let range = resolve_range(start, stop, list.len());
+    reply.array(range.len());
+    if !range.is_empty() {
+        stream(reply, list.iter(range.start, false), range.len());
+    }
+    Ok(())
+}
+
+/// LTRIM key start stop
+pub fn ltrim(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
+    let (key, start, stop) = (&args[1], args::int(&args[2])?, args::int(&args[3])?);
+    let emptied = ctx.edit(key, |list: &mut List| {
+        let len = list.len();
+        let range = resolve_range(start, stop, len);
+        list.remove_range(range.end, len);
+        list.remove_range(0, range.start);
+        list.is_empty()
+    })?;
+    if let Some(emptied) = emptied {
+        removed(ctx, key, "ltrim", emptied);
+    }
+    reply.ok();
+    Ok(())
+}
+
+/// LREM key count element
+pub fn lrem(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
+    let (key, count) = (&args[1], args::int(&args[2])?);
+    let outcome = ctx.edit(key, |list: &mut List| {
+        let gone = list.remove_matching(&args[3], count);
+        (gone, list.is_empty())
+    })?;
+    let (gone, emptied) = outcome.unwrap_or((0, false));
+    if gone > 0 {
+        removed(ctx, key, "lrem", emptied);
+    }
+    reply.int(gone as i64);
+    Ok(())
+}
+
+/// LINSERT key BEFORE|AFTER pivot element
+pub fn linsert(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
+    let after = if args::is(&args[2], "AFTER") {
+        1
+    } else if args::is(&args[2], "BEFORE") {
+        0
+    } else {
+        return Err(Fault::SYNTAX);
+    };
+    let (key, pivot, element, thresholds) = (&args[1], &args[3], &args[4], ctx.thresholds());
+    let outcome = ctx.edit(key, |list: &mut List| {
+        let index = list.positions(pivot, false).next()?;
+        list.expect_elements(element.len(), 1, &thresholds);
+        list.insert(index + after, element);
+        Some(list.len() as i64)
+    })?;
+    if let Some(Some(_)) = outcome {
+        ctx.notify(Event::List, "linsert", key);
+    }
+    reply.int(match outcome {
+        None => 0,
+        Some(None) => -1,
+        Some(Some(len)) => len,
+    });
+    Ok(())
+}
