@@ -24,11 +24,13 @@ pub struct List {
     /// `list_max_listpack_size` at the last write that knew it.
     fill: i64,
     is_small: bool,
+    /// Elements removed or replaced since a large list was last measured.
+    unmeasured: usize,
 }
 
 impl Default for List {
     fn default() -> Self {
-        List { tree: Tree::default(), listpack_bytes: 0, fill: DEFAULT_FILL, is_small: true }
+        List { tree: Tree::default(), listpack_bytes: 0, fill: DEFAULT_FILL, is_small: true, unmeasured: 0 }
     }
 }
 
@@ -97,7 +99,7 @@ impl List {
         if self.is_small {
             self.listpack_bytes = self.listpack_bytes + listpack_entry_bytes(element) - old_bytes;
         }
-        self.shrunk();
+        self.shrunk(1);
         true
     }
 
@@ -162,7 +164,7 @@ impl List {
             self.listpack_bytes -= removed;
         }
         self.tree.remove_range(start..end);
-        self.shrunk();
+        self.shrunk(end - start);
     }
 
     /// The indexes of the elements equal to `element`, ascending, or descending with `reverse`.
@@ -218,16 +220,18 @@ impl List {
         if self.is_small {
             self.listpack_bytes -= listpack_entry_bytes(&element);
         }
-        self.shrunk();
+        self.shrunk(1);
         Some(element)
     }
 
-    /// A large list that has become smaller than half the limit is a listpack again. The elements are measured only
-    /// when there are few enough nodes that the answer is likely yes.
-    fn shrunk(&mut self) {
-        if self.is_small || self.tree.node_count() > 64 {
+    /// A large list that has become smaller than half the limit is a listpack again. Measuring costs a look at each
+    /// element, so that a list is measured again only after an eighth of it has gone.
+    fn shrunk(&mut self, removed: usize) {
+        self.unmeasured = self.unmeasured.saturating_add(removed);
+        if self.is_small || self.unmeasured < self.len() / 8 {
             return;
         }
+        self.unmeasured = 0;
         let (bytes_max, count_max) = limits(self.fill);
         let (bytes_max, count_max) = (bytes_max / 2, count_max / 2);
         if self.len() > count_max || self.tree.memory_bytes() / 2 > bytes_max {

@@ -165,6 +165,7 @@ impl Packed {
     }
 
     /// The item at `index`. Panics when there is none.
+    #[inline]
     pub fn get(&self, index: usize) -> &[u8] {
         assert!(index < self.len(), "packed: item {index} of {}", self.len());
         let data_len = self.data_len();
@@ -345,21 +346,25 @@ impl Packed {
         self.buffer.shrink_to_fit();
     }
 
+    #[inline]
     fn data_len(&self) -> usize {
         self.buffer.len() - SLOT_BYTES * self.len()
     }
 
+    #[inline]
     fn slot(&self, index: usize, data_len: usize) -> u16 {
         let at = data_len + SLOT_BYTES * index;
         u16::from_le_bytes([self.buffer[at], self.buffer[at + 1]])
     }
 
     /// Where item `index` starts; where the items end, for an index at the end.
+    #[inline]
     fn offset(&self, index: usize, data_len: usize) -> usize {
         if index < self.len() { usize::from(self.slot(index, data_len) & OFFSET_MASK) } else { data_len }
     }
 
     /// Start (with the blob flag) and end of item `index`.
+    #[inline]
     fn bounds(&self, index: usize, data_len: usize) -> (usize, usize) {
         (usize::from(self.slot(index, data_len)), self.offset(index + 1, data_len))
     }

@@ -112,7 +112,9 @@ pub struct ByKey<F>(pub F);
 
 impl<L: Leaf, F: FnMut(&L::Key) -> bool> Seek<L> for ByKey<F> {
     fn child(&mut self, inner: &Inner<L>) -> usize {
-        inner.keys.partition_point(&mut self.0)
+        // From the front, not by halves: the keys lie side by side, so that their cache lines arrive together, where
+        // each step of a binary search would wait for its own.
+        inner.keys.iter().take_while(|key| (self.0)(key)).count()
     }
 }
 
@@ -175,19 +177,23 @@ impl<L: Leaf> Node<L> {
         }
     }
 
+    fn is_full(&self) -> bool {
+        match self {
+            Node::Leaf(leaf) => leaf.fill_bytes() > LEAF_FILL_BYTES_MAX && leaf.len() > 1,
+            Node::Inner(inner) => inner.children.len() > CHILDREN_MAX,
+        }
+    }
+
     fn split_if_full(&mut self, bias: Bias) -> Option<(L::Key, Self)> {
+        if !self.is_full() {
+            return None;
+        }
         match self {
             Node::Leaf(leaf) => {
-                if leaf.fill_bytes() <= LEAF_FILL_BYTES_MAX || leaf.len() < 2 {
-                    return None;
-                }
                 let (key, right) = Arc::make_mut(leaf).split(bias)?;
                 Some((key, Node::Leaf(Arc::new(right))))
             }
             Node::Inner(inner) => {
-                if inner.children.len() <= CHILDREN_MAX {
-                    return None;
-                }
                 let (key, right) = Arc::make_mut(inner).split(bias);
                 Some((key, Node::Inner(Arc::new(right))))
             }
@@ -289,9 +295,9 @@ impl<L: Leaf> Inner<L> {
     fn repair(&mut self, index: usize, bias: Bias) {
         let (mut at, mut end) = (index, index + 1);
         while at < end {
-            let before = self.children[at].totals();
-            match self.children[at].split_if_full(bias) {
-                Some((key, right)) => {
+            let before = self.children[at].is_full().then(|| self.children[at].totals());
+            match before.and_then(|before| Some((before, self.children[at].split_if_full(bias)?))) {
+                Some((before, (key, right))) => {
                     self.child_changed(at, before);
                     self.insert_child(at + 1, key, right);
                     end += 1;

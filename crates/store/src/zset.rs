@@ -12,6 +12,14 @@ use crate::entries::{Entries, EntriesBuilder, balanced_split};
 use crate::packed::Packed;
 use crate::tree::{Bias, ByKey, ByRank, Cursor, Leaf, Tree, Walk};
 
+/// A range of more members than this is not removed from the index one by one.
+const UNINDEXED_MEMBERS_MAX: usize = 64;
+/// If no more members than this remain after removing such a range, the index is built anew.
+const REBUILT_MEMBERS_MAX: usize = 1024;
+/// How many members of the index a write checks while some are stale: enough to be done with them before the next as
+/// long range has been inserted.
+const SWEPT_MEMBERS: usize = 4;
+
 /// Entries in the order of (score, member).
 #[derive(Clone, Default)]
 struct ScoreLeaf {
@@ -32,9 +40,28 @@ fn compare(score: f64, member: &[u8], other_score: f64, other_member: &[u8]) -> 
 }
 
 impl ScoreLeaf {
+    /// The entries with this score, or where they would be. Counts instead of halving: the scores' cache lines arrive
+    /// together.
+    fn equal_scores(&self, score: f64) -> Range<usize> {
+        let below = self.scores.iter().filter(|&&s| s < score).count();
+        let up_to = self.scores.iter().filter(|&&s| s <= score).count();
+        below..up_to
+    }
+
+    /// The index of an entry that is known to be here.
+    fn position(&self, score: f64, member: &[u8]) -> Option<usize> {
+        let equal = self.equal_scores(score);
+        // Its member need not be fetched if no other entry has the score.
+        if equal.len() == 1 { Some(equal.start) } else { self.search(score, member).ok() }
+    }
+
+    fn insert(&mut self, at: usize, score: f64, member: &[u8]) {
+        insert_exact(&mut self.scores, at, score);
+        self.members.insert(at, member);
+    }
+
     fn search(&self, score: f64, member: &[u8]) -> Result<usize, usize> {
-        let mut low = self.scores.partition_point(|&s| s < score);
-        let mut high = low + self.scores[low..].partition_point(|&s| s == score);
+        let Range { start: mut low, end: mut high } = self.equal_scores(score);
         while low < high {
             let middle = low + (high - low) / 2;
             match self.members.get(middle).cmp(member) {
@@ -127,6 +154,11 @@ pub struct ZSet {
     tree: Tree<ScoreLeaf>,
     /// Members with their scores' bytes. `None` in the small form.
     index: Option<Entries<2>>,
+    /// Members of the index that are no longer in `tree`: a long range is cut out of the tree at once, out of the index
+    /// little by little.
+    stale: usize,
+    /// The rank in the index up to which stale members have been looked for.
+    swept: usize,
 }
 
 impl ZSet {
@@ -163,7 +195,8 @@ impl ZSet {
             }
             Some(index) => {
                 let (items, at) = index.find(member)?;
-                Some(score_from_bytes(items.get(at + 1)))
+                let score = score_from_bytes(items.get(at + 1));
+                self.is_current(member, score).then_some(score)
             }
         }
     }
@@ -171,11 +204,11 @@ impl ZSet {
     /// Gives `member` the score `score`, which must not be NaN.
     pub fn insert(&mut self, member: &[u8], score: f64, thresholds: &Thresholds) -> ZInsert {
         assert!(!score.is_nan(), "zset: a score is a number");
+        self.sweep();
         match self.score(member) {
             Some(old) if old == score => ZInsert::Unchanged,
             Some(old) => {
-                self.remove_entry(member, old);
-                self.insert_entry(member, score);
+                self.move_entry(member, old, score);
                 if let Some(index) = &mut self.index {
                     index.put([member, &score.to_le_bytes()]);
                 }
@@ -189,8 +222,10 @@ impl ZSet {
                     self.make_large();
                 }
                 self.insert_entry(member, score);
-                if let Some(index) = &mut self.index {
-                    index.put([member, &score.to_le_bytes()]);
+                if let Some(index) = &mut self.index
+                    && !index.put([member, &score.to_le_bytes()])
+                {
+                    self.stale -= 1;
                 }
                 ZInsert::Added
             }
@@ -199,6 +234,7 @@ impl ZSet {
 
     /// Removes `member` and returns its score.
     pub fn remove(&mut self, member: &[u8]) -> Option<f64> {
+        self.sweep();
         let score = self.score(member)?;
         self.remove_entry(member, score);
         if let Some(index) = &mut self.index {
@@ -211,7 +247,7 @@ impl ZSet {
     pub fn rank(&self, member: &[u8], reverse: bool) -> Option<(usize, f64)> {
         let score = self.score(member)?;
         let (leaf, start) = self.tree.find(&mut by_score(score, member));
-        let rank = start + leaf.search(score, member).ok()?;
+        let rank = start + leaf.position(score, member)?;
         Some((if reverse { self.len() - 1 - rank } else { rank }, score))
     }
 
@@ -298,20 +334,18 @@ impl ZSet {
             return 0;
         }
         let removed = end - start_rank;
-        if self.index.is_none() {
-            self.tree.remove_range(start_rank..end);
-        } else if removed > len / 2 {
-            self.tree.remove_range(start_rank..end);
+        let mut doomed = self.range(start_rank, false);
+        self.tree.remove_range(start_rank..end);
+        let Some(index) = &mut self.index else { return removed };
+        if removed <= UNINDEXED_MEMBERS_MAX {
+            for _ in 0..removed {
+                let Some((member, _)) = doomed.next() else { break };
+                index.remove(member);
+            }
+        } else if self.tree.len() <= REBUILT_MEMBERS_MAX {
             self.rebuild_index();
         } else {
-            let mut doomed = self.range(start_rank, false);
-            self.tree.remove_range(start_rank..end);
-            if let Some(index) = &mut self.index {
-                for _ in 0..removed {
-                    let Some((member, _)) = doomed.next() else { break };
-                    index.remove(member);
-                }
-            }
+            self.stale += removed;
         }
         removed
     }
@@ -331,7 +365,10 @@ impl ZSet {
     pub fn scan(&self, cursor: u64, count: usize, visit: &mut dyn FnMut(&[u8], f64)) -> u64 {
         if let Some(index) = &self.index {
             return index.scan(cursor, count, &mut |items, at| {
-                visit(items.get(at), score_from_bytes(items.get(at + 1)));
+                let (member, score) = (items.get(at), score_from_bytes(items.get(at + 1)));
+                if self.is_current(member, score) {
+                    visit(member, score);
+                }
             });
         }
         let mut all = self.iter();
@@ -365,6 +402,7 @@ impl ZSet {
         if rank >= self.len() {
             return None;
         }
+        self.sweep();
         let taken = self.tree.edit(&mut ByRank::existing(rank), |leaf, seek: &ByRank| {
             let taken = (leaf.members.get(seek.rest).to_vec(), leaf.scores[seek.rest]);
             leaf.remove_range(seek.rest..seek.rest + 1);
@@ -379,18 +417,58 @@ impl ZSet {
     fn insert_entry(&mut self, member: &[u8], score: f64) {
         self.tree.edit(&mut by_score(score, member), |leaf, _| {
             if let Err(at) = leaf.search(score, member) {
-                insert_exact(&mut leaf.scores, at, score);
-                leaf.members.insert(at, member);
+                leaf.insert(at, score, member);
             }
         });
     }
 
     fn remove_entry(&mut self, member: &[u8], score: f64) {
         self.tree.edit(&mut by_score(score, member), |leaf, _| {
-            if let Ok(at) = leaf.search(score, member) {
+            if let Some(at) = leaf.position(score, member) {
                 leaf.remove_range(at..at + 1);
             }
         });
+    }
+
+    /// Gives an entry another score. One that stays within its leaf's scores, as under small increments, costs one
+    /// descent.
+    fn move_entry(&mut self, member: &[u8], old: f64, new: f64) {
+        let has_moved = self.tree.edit(&mut by_score(old, member), |leaf, _| {
+            if let Some(at) = leaf.position(old, member) {
+                leaf.remove_range(at..at + 1);
+            }
+            let is_within = leaf.scores.first().is_some_and(|&first| first < new)
+                && leaf.scores.last().is_some_and(|&last| new < last);
+            if is_within && let Err(at) = leaf.search(new, member) {
+                leaf.insert(at, new, member);
+            }
+            is_within
+        });
+        if !has_moved {
+            self.insert_entry(member, new);
+        }
+    }
+
+    /// False if an entry of the index is stale.
+    fn is_current(&self, member: &[u8], score: f64) -> bool {
+        self.stale == 0 || self.tree.leaf(&mut by_score(score, member)).search(score, member).is_ok()
+    }
+
+    /// Drops a few stale members of the index, if there are any.
+    fn sweep(&mut self) {
+        for _ in 0..SWEPT_MEMBERS {
+            let Some(index) = self.index.as_ref().filter(|_| self.stale > 0) else { return };
+            let Some((items, at)) = index.at(self.swept) else {
+                self.swept = 0;
+                continue;
+            };
+            if self.is_current(items.get(at), score_from_bytes(items.get(at + 1))) {
+                self.swept += 1;
+            } else if let Some(index) = &mut self.index {
+                index.remove_at(self.swept);
+                self.stale -= 1;
+            }
+        }
     }
 
     fn make_large(&mut self) {
@@ -407,6 +485,7 @@ impl ZSet {
             }
         }
         self.index = Some(builder.finish());
+        (self.stale, self.swept) = (0, 0);
     }
 }
 

@@ -87,6 +87,13 @@ fn truncation_at_every_boundary() {
 }
 
 #[test]
+fn values_and_their_iterators_move_between_threads() {
+    fn check<T: Send + Sync + 'static>() {}
+    check::<(store::List, store::Hash, store::Set, store::ZSet, LongString)>();
+    check::<(store::ListIter, store::HashIter, store::SetIter, store::ZIter, store::Chunks, store::Chunk)>();
+}
+
+#[test]
 fn a_clone_shares_what_is_not_written() {
     let mut string = LongString::from_slice(&vec![1; 10 << 20]);
     let clone = string.clone();

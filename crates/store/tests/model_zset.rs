@@ -123,6 +123,48 @@ fn random_operations_match_a_sorted_vector() {
 }
 
 #[test]
+fn long_ranges_leave_no_trace() {
+    with_seeds(800, |rng, steps| {
+        let t = Thresholds::default();
+        let (mut zset, mut model) = (ZSet::new(), Model::new());
+        let name = |i: usize| format!("member:{i}").into_bytes();
+        for round in 0..3 {
+            for i in 0..5000 {
+                let score = rng.i32(-50..50).into();
+                zset.insert(&name(i), score, &t);
+                model.insert(name(i), score);
+            }
+            let start = rng.usize(..2000);
+            let doomed = ordered(&model)[start..start + 3001].to_vec();
+            assert_eq!(zset.remove_range(start, start + 3000), 3001);
+            doomed.iter().for_each(|(member, _)| assert!(model.remove(member).is_some()));
+            assert_eq!(zset.len(), model.len());
+            let before = zset.clone();
+            for _ in 0..steps {
+                let member = name(rng.usize(..5000));
+                match rng.u32(..4) {
+                    0 => assert_eq!(zset.remove(&member), model.remove(&member)),
+                    1 => assert_eq!(zset.score(&member), model.get(&member).copied()),
+                    2 => {
+                        let score =
+                            doomed.iter().find(|(m, _)| *m == member).map_or(7.0, |&(_, score)| score);
+                        let is_new = !model.contains_key(&member);
+                        assert_eq!(zset.insert(&member, score, &t) == ZInsert::Added, is_new);
+                        model.insert(member, score);
+                    }
+                    _ => {
+                        let popped = zset.pop_min().expect("thousands of members");
+                        assert_eq!(model.remove(&popped.0), Some(popped.1));
+                    }
+                }
+            }
+            assert!(doomed.iter().all(|(member, _)| before.score(member).is_none()), "round {round}");
+            assert_same(&zset, &model, rng);
+        }
+    });
+}
+
+#[test]
 fn members_of_equal_score_are_ranked_by_their_bytes() {
     with_seeds(1200, |rng, steps| {
         let t = thresholds(rng);
