@@ -74,7 +74,7 @@ fn span(first: i64, last: i64, length: usize) -> Option<(usize, usize)> {
     let length = length as i64;
     let from_start = |bound: i64| if bound < 0 { (bound + length).max(0) } else { bound };
     let (first, last) = (from_start(first), from_start(last).min(length - 1));
-    (first <= last).then_some((first as usize, last as usize + 1))
+    (first <= last).then(|| (first as usize, last as usize + 1))
 }
 
 pub(crate) fn setrange(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
