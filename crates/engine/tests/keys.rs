@@ -7,7 +7,6 @@ fn check(script: &[(&str, &str)]) {
     script.iter().for_each(|(line, expected)| harness.check(line, expected));
 }
 
-
 #[test]
 fn keys_are_deleted_counted_and_typed() {
     check(&[
@@ -153,7 +152,10 @@ fn copying() {
         ("copy a b db 16", "-ERR DB index is out of range"),
         ("copy a b db -1", "-ERR DB index is out of range"),
         ("copy a b db x", "-ERR value is not an integer or out of range"),
-        ("copy a b db 99999999999", "-ERR value is out of range, value must between -2147483648 and 2147483647"),
+        (
+            "copy a b db 99999999999",
+            "-ERR value is out of range, value must between -2147483648 and 2147483647",
+        ),
         ("copy a b db", "-ERR syntax error"),
         ("copy a b foo", "-ERR syntax error"),
         ("copy a b foo db 99", "-ERR syntax error"),
@@ -263,7 +265,10 @@ fn encodings_are_told() {
         ("object encoding k", "int"),
         ("object refcount k", ":2147483647"),
         ("object idletime k", ":0"),
-        ("object freq k", "-ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when switching between policies at runtime LRU and LFU data will take some time to adjust."),
+        (
+            "object freq k",
+            "-ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when switching between policies at runtime LRU and LFU data will take some time to adjust.",
+        ),
         ("set k 10000", "+OK"),
         ("object refcount k", ":1"),
         ("set k -1", "+OK"),
@@ -310,7 +315,8 @@ fn with_keys(count: usize) -> Harness {
 
 /// The words of a reply like `[a b]` or `[cursor [a b]]`, sorted.
 fn sorted_words(reply: &str) -> Vec<String> {
-    let mut words: Vec<String> = reply.split([' ', '[', ']']).filter(|word| !word.is_empty()).map(str::to_owned).collect();
+    let mut words: Vec<String> =
+        reply.split([' ', '[', ']']).filter(|word| !word.is_empty()).map(str::to_owned).collect();
     words.sort_unstable();
     words
 }

@@ -93,6 +93,9 @@ impl Scan {
             Self { cursor: cursor(&args[1])?, pattern: None, count: SCAN_COUNT_DEFAULT as usize, kind: None };
         let mut at = 2;
         while let Some(word) = args.get(at) {
+            if is(word, "NOVALUES") {
+                return Err(Fault::Text("ERR NOVALUES option can only be used in HSCAN"));
+            }
             let value = args.get(at + 1).ok_or(Fault::SYNTAX)?;
             if is(word, "COUNT") {
                 let count = int(value)?;
