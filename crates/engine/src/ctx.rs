@@ -4,7 +4,7 @@
 //! *declared-keys*: a command touches only keys that its row's key specs name.
 
 use base::clock::Now;
-use store::entry::Payload;
+use store::entry::{Form, Payload};
 use store::{
     Expiry, Instant, Kind, Locked, LongString, OwnedEntry, Position, Thresholds, Typed, Value, ValueRef, View,
 };
@@ -247,13 +247,19 @@ impl<'a> Ctx<'a> {
     #[inline]
     pub fn put_str(&mut self, key: &[u8], value: &[u8], expiry: Expiry) {
         let (db, position, at) = (self.db(), self.position(key), self.touching());
-        self.locked().put_string(db, position, key, value, false, expiry, at);
+        self.locked().put_string(db, position, key, value, Form::Plain, expiry, at);
     }
 
     /// Stores a string that was edited in place: its encoding is `raw`, its time to live stays.
     pub fn put_raw_str(&mut self, key: &[u8], value: &[u8]) {
         let (db, position, at) = (self.db(), self.position(key), self.touching());
-        self.locked().put_string(db, position, key, value, true, Expiry::Keep, at);
+        self.locked().put_string(db, position, key, value, Form::Raw, Expiry::Keep, at);
+    }
+
+    /// Stores the text of a float: its encoding is never `int`, its time to live stays.
+    pub fn put_float_str(&mut self, key: &[u8], value: &[u8]) {
+        let (db, position, at) = (self.db(), self.position(key), self.touching());
+        self.locked().put_string(db, position, key, value, Form::Text, Expiry::Keep, at);
     }
 
     /// Deletes a key; a big value is freed elsewhere.

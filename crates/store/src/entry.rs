@@ -2,7 +2,7 @@
 //!
 //! | offset | bytes | what |
 //! |---|---|---|
-//! | 0 | 1 | flags: [`HAS_EXPIRY`], [`OBJECT`], [`RAW`], [`WIDE`] |
+//! | 0 | 1 | flags: [`HAS_EXPIRY`], [`OBJECT`], [`WIDE`], [`FORM`] |
 //! | 1 | 3 | access clock, 24 bits |
 //! | 4 | 2 | key length (low 16 bits when `WIDE`) |
 //! | 6 | 2 | inline value length (0 when `OBJECT`) |
@@ -32,21 +32,33 @@ const _: () = assert!(VALUE_BYTES.is_multiple_of(8) && align_of::<Value>() <= 8)
 
 const HAS_EXPIRY: u8 = 1;
 const OBJECT: u8 = 2;
-/// A string that was edited in place: reported as `raw` whatever its length.
-const RAW: u8 = 4;
 const WIDE: u8 = 8;
+/// The bits of a [`Form`].
+const FORM: u8 = Form::Raw as u8 | Form::Text as u8;
+
+/// How an inline string came to be, as far as `OBJECT ENCODING` tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Form {
+    /// Stored as given: `int` if it is one.
+    Plain = 0,
+    /// Edited in place (APPEND, SETRANGE): `raw` whatever its length.
+    Raw = 4,
+    /// Printed from a float (INCRBYFLOAT): never `int`.
+    Text = 16,
+}
 
 /// Longest string that `OBJECT ENCODING` calls `embstr` (Redis: OBJ_ENCODING_EMBSTR_SIZE_LIMIT).
 const EMBSTR_BYTES_MAX: usize = 44;
 
 /// What an entry is made from.
 pub enum Payload<'a> {
-    /// A string of at most [`INLINE_BYTES_MAX`] bytes; `raw` as in `OBJECT ENCODING`.
+    /// A string of at most [`INLINE_BYTES_MAX`] bytes.
     Inline {
         /// The string.
         bytes: &'a [u8],
-        /// Edited in place (APPEND, SETRANGE).
-        raw: bool,
+        /// How it came to be.
+        form: Form,
     },
     /// Any other value.
     Object(Value),
@@ -86,9 +98,9 @@ impl Entry {
             flags |= WIDE;
         }
         let inline: &[u8] = match &payload {
-            Payload::Inline { bytes, raw } => {
+            Payload::Inline { bytes, form } => {
                 assert!(bytes.len() <= INLINE_BYTES_MAX, "inline-max: a long string is an object");
-                flags |= if *raw { RAW } else { 0 };
+                flags |= *form as u8;
                 bytes
             }
             Payload::Object(_) => {
@@ -226,7 +238,7 @@ impl Entry {
 
     /// Overwrites the inline string in place, if the new one has the same footprint and expiry field.
     #[inline]
-    pub(crate) fn overwrite(self, bytes: &[u8], raw: bool, expire_at_ms: Option<i64>) -> bool {
+    pub(crate) fn overwrite(self, bytes: &[u8], form: Form, expire_at_ms: Option<i64>) -> bool {
         let flags = self.flags();
         if flags & OBJECT != 0 || (flags & HAS_EXPIRY != 0) != expire_at_ms.is_some() {
             return false;
@@ -242,7 +254,7 @@ impl Entry {
         // `bytes` is the caller's memory, never inside an entry it holds mutably.
         unsafe {
             let base = self.0.as_ptr();
-            base.write((flags & !RAW) | if raw { RAW } else { 0 });
+            base.write((flags & !FORM) | form as u8);
             base.add(6).cast::<u16>().write(bytes.len() as u16);
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), base.add(head), bytes.len());
         }
@@ -281,15 +293,23 @@ impl Entry {
         // SAFETY: neither reference leaves this function.
         let (inline, object) = unsafe { (self.inline(), self.object()) };
         match (inline, object) {
-            (Some(bytes), _) if self.flags() & RAW == 0 => string_encoding(bytes),
             (_, Some(value)) => value.encoding(),
+            (Some(bytes), _) => match (self.form(), string_encoding(bytes)) {
+                (Form::Raw, _) => Encoding::Raw,
+                (Form::Text, Encoding::Int) => Encoding::Embstr,
+                (_, encoding) => encoding,
+            },
             _ => Encoding::Raw,
         }
     }
 
-    /// True for a string that was edited in place.
-    pub(crate) fn is_raw(self) -> bool {
-        self.flags() & RAW != 0
+    /// How an inline string came to be.
+    pub(crate) fn form(self) -> Form {
+        match self.flags() & FORM {
+            0 => Form::Plain,
+            flag if flag == Form::Raw as u8 => Form::Raw,
+            _ => Form::Text,
+        }
     }
 
     /// Bytes of the entry's own allocation.
@@ -330,8 +350,8 @@ pub fn string_encoding(bytes: &[u8]) -> Encoding {
 /// an inline string, which is copied.
 #[derive(Clone)]
 pub enum OwnedValue {
-    /// A string of at most [`INLINE_BYTES_MAX`] bytes, and whether it was edited in place.
-    Inline(Box<[u8]>, bool),
+    /// A string of at most [`INLINE_BYTES_MAX`] bytes, and how it came to be.
+    Inline(Box<[u8]>, Form),
     /// Any other value.
     Object(Value),
 }
@@ -340,7 +360,7 @@ impl OwnedValue {
     /// A string of any length.
     pub fn string(bytes: &[u8]) -> OwnedValue {
         if bytes.len() <= INLINE_BYTES_MAX {
-            OwnedValue::Inline(bytes.into(), false)
+            OwnedValue::Inline(bytes.into(), Form::Plain)
         } else {
             OwnedValue::Object(Value::Str(LongString::from_slice(bytes)))
         }
@@ -348,7 +368,7 @@ impl OwnedValue {
 
     pub(crate) fn payload(&self) -> Payload<'_> {
         match self {
-            OwnedValue::Inline(bytes, raw) => Payload::Inline { bytes, raw: *raw },
+            OwnedValue::Inline(bytes, form) => Payload::Inline { bytes, form: *form },
             OwnedValue::Object(value) => Payload::Object(value.clone()),
         }
     }
@@ -373,7 +393,7 @@ mod tests {
         for key in keys {
             for expire_at_ms in [None, Some(1_700_000_000_123)] {
                 for value in [&b""[..], b"12", &[9u8; INLINE_BYTES_MAX]] {
-                    let payload = Payload::Inline { bytes: value, raw: false };
+                    let payload = Payload::Inline { bytes: value, form: Form::Plain };
                     let entry = Entry::new(key, payload, expire_at_ms, 0xabcdef);
                     // SAFETY: sole owner in this test.
                     unsafe {
@@ -405,13 +425,13 @@ mod tests {
 
     #[test]
     fn overwrites_in_place_only_within_the_footprint() {
-        let entry = Entry::new(b"k", Payload::Inline { bytes: b"1234567890", raw: false }, None, 1);
-        assert!(entry.overwrite(b"123456789", true, None));
+        let entry = Entry::new(b"k", Payload::Inline { bytes: b"1234567890", form: Form::Plain }, None, 1);
+        assert!(entry.overwrite(b"123456789", Form::Raw, None));
         // SAFETY: sole owner in this test.
         assert_eq!(unsafe { entry.inline() }, Some(&b"123456789"[..]));
         assert_eq!(entry.encoding(), Encoding::Raw);
-        assert!(!entry.overwrite(&[0; 100], false, None));
-        assert!(!entry.overwrite(b"123456789", false, Some(1)));
+        assert!(!entry.overwrite(&[0; 100], Form::Plain, None));
+        assert!(!entry.overwrite(b"123456789", Form::Plain, Some(1)));
         // SAFETY: last use.
         unsafe { entry.dispose() };
     }

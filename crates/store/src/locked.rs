@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use parking_lot::MutexGuard;
 
 use crate::encoding::Encoding;
-use crate::entry::{Entry, INLINE_BYTES_MAX, OwnedEntry, OwnedValue, Payload};
+use crate::entry::{Entry, Form, INLINE_BYTES_MAX, OwnedEntry, OwnedValue, Payload};
 use crate::keyspace::{Database, Keyspace, Position, StripeState};
 use crate::table;
 use crate::value::{Kind, Value};
@@ -125,7 +125,7 @@ impl<'a> View<'a> {
     /// A copy that outlives the lock; O(1) but for an inline string.
     pub fn to_owned(self) -> OwnedEntry {
         let value = match self.value() {
-            ValueRef::Inline(bytes) => OwnedValue::Inline(bytes.into(), self.entry.is_raw()),
+            ValueRef::Inline(bytes) => OwnedValue::Inline(bytes.into(), self.entry.form()),
             ValueRef::Object(value) => OwnedValue::Object(value.clone()),
         };
         OwnedEntry { value, expire_at_ms: self.expire_at_ms() }
@@ -220,7 +220,7 @@ impl<'k> Locked<'k> {
         Some(unsafe { entry.object() })
     }
 
-    /// Stores a string. `raw`: it was edited in place.
+    /// Stores a string, of which `form` says how it came to be.
     #[inline]
     pub fn put_string(
         &mut self,
@@ -228,7 +228,7 @@ impl<'k> Locked<'k> {
         position: Position,
         key: &[u8],
         bytes: &[u8],
-        raw: bool,
+        form: Form,
         expiry: Expiry,
         at: Instant,
     ) {
@@ -236,7 +236,7 @@ impl<'k> Locked<'k> {
         if let Some(entry) = old {
             let had = entry.expire_at_ms();
             let wanted = wanted_expiry(expiry, had);
-            if had == wanted && entry.overwrite(bytes, raw, wanted) {
+            if had == wanted && entry.overwrite(bytes, form, wanted) {
                 if let Some(clock) = at.touch {
                     entry.set_clock(clock);
                 }
@@ -244,7 +244,7 @@ impl<'k> Locked<'k> {
             }
         }
         let payload = if bytes.len() <= INLINE_BYTES_MAX {
-            Payload::Inline { bytes, raw }
+            Payload::Inline { bytes, form }
         } else {
             Payload::Object(Value::Str(LongString::from_slice(bytes)))
         };

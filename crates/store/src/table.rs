@@ -629,7 +629,7 @@ mod tests {
     use std::collections::HashMap;
 
     use super::*;
-    use crate::entry::Payload;
+    use crate::entry::{Form, Payload};
 
     fn position(key: &[u8]) -> u64 {
         // Few hash bits in use at the top, so that leaves split unevenly.
@@ -642,7 +642,7 @@ mod tests {
     }
 
     fn make(key: &[u8]) -> Entry {
-        Entry::new(key, Payload::Inline { bytes: b"v", raw: false }, None, 0)
+        Entry::new(key, Payload::Inline { bytes: b"v", form: Form::Plain }, None, 0)
     }
 
     #[test]

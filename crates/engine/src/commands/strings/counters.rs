@@ -55,7 +55,7 @@ pub(crate) fn incrbyfloat(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'
         FloatError::NotAFloat => Fault::NOT_FLOAT,
         FloatError::NanOrInfinity => Fault::NAN_OR_INFINITY,
     })?;
-    ctx.put_str(key, &sum, Expiry::Keep);
+    ctx.put_float_str(key, &sum);
     ctx.notify(Event::String, "incrbyfloat", key);
     reply.bulk(&sum);
     Ok(())
