@@ -34,8 +34,10 @@ pub fn element(rng: &mut Rng, variety: u32) -> Vec<u8> {
         0..=4 => number.to_string().into_bytes(),
         5 => format!("-{number}").into_bytes(),
         6 => vec![b'x'; 55 + number as usize % 20],
-        7 if number % 5 == 0 => [&number.to_le_bytes()[..], &vec![b'y'; 1016 + number as usize % 9]].concat(),
-        8 if number % 25 == 0 => [&number.to_le_bytes()[..], &vec![b'z'; 5000]].concat(),
+        7 if number.is_multiple_of(5) => {
+            [&number.to_le_bytes()[..], &vec![b'y'; 1016 + number as usize % 9]].concat()
+        }
+        8 if number.is_multiple_of(25) => [&number.to_le_bytes()[..], &vec![b'z'; 5000]].concat(),
         _ => format!("member:{number}").into_bytes(),
     }
 }
@@ -57,5 +59,5 @@ pub fn thresholds(rng: &mut Rng) -> Thresholds {
 
 /// True while a run grows its collection: long stretches of growth and of shrinking take turns.
 pub fn is_growing(step: usize, steps: usize) -> bool {
-    step * 5 / steps.max(1) % 2 == 0
+    (step * 5 / steps.max(1)).is_multiple_of(2)
 }
