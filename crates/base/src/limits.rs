@@ -85,4 +85,5 @@ pub const INPUT_GROWTH_BYTES_MAX: usize = 1024 * KIB;
 /// Bytes that one connection is sent before the others of its worker have their turn.
 pub const TURN_OUTPUT_BYTES: usize = 1024 * KIB;
 
-const _: () = assert!(INPUT_GROWTH_BYTES_MAX >= READ_BUFFER_BYTES && TURN_OUTPUT_BYTES >= OUTPUT_HIGH_WATER_BYTES);
+const _: () =
+    assert!(INPUT_GROWTH_BYTES_MAX >= READ_BUFFER_BYTES && TURN_OUTPUT_BYTES >= OUTPUT_HIGH_WATER_BYTES);

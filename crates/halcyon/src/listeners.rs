@@ -34,7 +34,9 @@ pub fn open(config: &Config, workers: usize) -> Result<Vec<Vec<Listener>>, Strin
         for address in addresses(config, port)? {
             match listen(config, &address.socket, workers) {
                 Ok(listeners) => {
-                    sets.iter_mut().zip(listeners).for_each(|(set, listener)| set.push(Listener::Tcp(listener)));
+                    sets.iter_mut()
+                        .zip(listeners)
+                        .for_each(|(set, listener)| set.push(Listener::Tcp(listener)));
                 }
                 // Redis: an address marked `-` may be absent, but not taken.
                 Err(error) if address.optional && is_absent(&error) => {}
@@ -68,7 +70,9 @@ fn addresses(config: &Config, port: u16) -> Result<Vec<Address>, String> {
             "*" | "0.0.0.0" => all.push(Address { socket: (Ipv4Addr::UNSPECIFIED, port).into(), optional }),
             "::*" | "::" => all.push(Address { socket: (Ipv6Addr::UNSPECIFIED, port).into(), optional }),
             name => {
-                let resolved = (name, port).to_socket_addrs().map_err(|error| format!("Could not resolve {name}: {error}"));
+                let resolved = (name, port)
+                    .to_socket_addrs()
+                    .map_err(|error| format!("Could not resolve {name}: {error}"));
                 match resolved {
                     Ok(sockets) => all.extend(sockets.take(1).map(|socket| Address { socket, optional })),
                     Err(_) if optional => {}

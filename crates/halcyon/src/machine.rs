@@ -54,7 +54,8 @@ pub fn worker_cpus(config: &Config) -> Result<Vec<usize>, String> {
     if !cpus.is_empty() {
         return Ok(cpus);
     }
-    let own = nix::sched::sched_getaffinity(Pid::from_raw(0)).map_err(|error| format!("Can't list CPUs: {error}"))?;
+    let own = nix::sched::sched_getaffinity(Pid::from_raw(0))
+        .map_err(|error| format!("Can't list CPUs: {error}"))?;
     Ok((0..CpuSet::count()).filter(|cpu| own.is_set(*cpu).unwrap_or(false)).collect())
 }
 

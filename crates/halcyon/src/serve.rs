@@ -23,16 +23,21 @@ const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 enum Notice {
     Signal(i32),
     /// A thread has ended: expectedly or not.
-    ThreadEnded { name: String, panicked: bool },
+    ThreadEnded {
+        name: String,
+        panicked: bool,
+    },
 }
 
 /// Runs the server until it is told to end. The error is a line for the user.
 pub fn serve(args: &[Vec<u8>]) -> Result<(), String> {
     let (config, notices) = Config::load(args).map_err(|error| error.to_string())?;
     if config.bool("daemonize") {
-        return Err("daemonize yes: this server never forks. Start it in the background with systemd, or '&', and \
+        return Err(
+            "daemonize yes: this server never forks. Start it in the background with systemd, or '&', and \
                     remove the directive."
-            .to_owned());
+                .to_owned(),
+        );
     }
     enter_directory(&config)?;
     logging::start(&config)?;
@@ -147,7 +152,8 @@ fn spawn(name: &str, notify: &Sender<Notice>, body: impl FnOnce() + Send + 'stat
     struct Farewell(String, Sender<Notice>);
     impl Drop for Farewell {
         fn drop(&mut self) {
-            let ended = Notice::ThreadEnded { name: std::mem::take(&mut self.0), panicked: thread::panicking() };
+            let ended =
+                Notice::ThreadEnded { name: std::mem::take(&mut self.0), panicked: thread::panicking() };
             // The main thread may have left already.
             let _ = self.1.send(ended);
         }
@@ -187,7 +193,9 @@ fn supervise(shared: &Arc<Shared>, notices: &Receiver<Notice>, workers: usize) -
                 shared.server.host.shutdown();
             }
             Ok(Notice::ThreadEnded { name, panicked: true }) => {
-                return Err(format!("thread {name} has failed; the server ends, since it would serve only in part"));
+                return Err(format!(
+                    "thread {name} has failed; the server ends, since it would serve only in part"
+                ));
             }
             Ok(Notice::ThreadEnded { .. }) => running -= 1,
         }

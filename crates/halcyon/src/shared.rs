@@ -91,7 +91,11 @@ pub struct Shared {
 
 impl Shared {
     /// What all threads share, and the lane's end of its queue.
-    pub fn new(server: Server, mailboxes: Arc<[Mailbox]>, stopping: Arc<AtomicBool>) -> (Arc<Shared>, Receiver<LaneTask>) {
+    pub fn new(
+        server: Server,
+        mailboxes: Arc<[Mailbox]>,
+        stopping: Arc<AtomicBool>,
+    ) -> (Arc<Shared>, Receiver<LaneTask>) {
         let (lane, tasks) = channel();
         let loads = mailboxes.iter().map(|_| AtomicUsize::new(0)).collect();
         (Arc::new(Shared { server, mailboxes, loads, lane, stopping }), tasks)
@@ -114,7 +118,8 @@ impl ProcessHost {
     /// A host over these letter boxes.
     pub fn new(mailboxes: Arc<[Mailbox]>, stopping: Arc<AtomicBool>) -> ProcessHost {
         let page_bytes = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE);
-        let page_bytes = page_bytes.ok().flatten().and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(4096);
+        let page_bytes =
+            page_bytes.ok().flatten().and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(4096);
         ProcessHost { mailboxes, stopping, page_bytes }
     }
 }

@@ -83,14 +83,23 @@ enum Turn {
 
 impl Worker {
     /// A worker that listens on `listeners`.
-    pub fn new(shared: Arc<Shared>, index: usize, mut listeners: Vec<Listener>, seed: u64) -> io::Result<Worker> {
+    pub fn new(
+        shared: Arc<Shared>,
+        index: usize,
+        mut listeners: Vec<Listener>,
+        seed: u64,
+    ) -> io::Result<Worker> {
         let poll = Poll::new()?;
         shared.mailboxes[index].open(poll.registry(), WAKER)?;
         for (number, listener) in listeners.iter_mut().enumerate() {
             let token = Token(LISTENERS + number);
             match listener {
-                Listener::Tcp(listener) => poll.registry().register(listener, token, mio::Interest::READABLE)?,
-                Listener::Unix(listener, _) => poll.registry().register(listener, token, mio::Interest::READABLE)?,
+                Listener::Tcp(listener) => {
+                    poll.registry().register(listener, token, mio::Interest::READABLE)?
+                }
+                Listener::Unix(listener, _) => {
+                    poll.registry().register(listener, token, mio::Interest::READABLE)?
+                }
             }
         }
         let now = shared.server.clock.now();
@@ -302,7 +311,13 @@ impl Worker {
     }
 
     /// Runs the commands in `input`; returns the bytes that are done with.
-    fn consume(&mut self, token: usize, connection: &mut Connection, input: &[u8], commands_left: &mut usize) -> usize {
+    fn consume(
+        &mut self,
+        token: usize,
+        connection: &mut Connection,
+        input: &[u8],
+        commands_left: &mut usize,
+    ) -> usize {
         let mut used = 0;
         connection.runnable = false;
         while used < input.len() {
@@ -317,9 +332,12 @@ impl Worker {
             let mut stop = Stop::Done;
             if whole > 0 {
                 let spare = &mut self.spare_buffers;
-                connection.out.lend(|| spare.pop().unwrap_or_else(|| Vec::with_capacity(OUTPUT_BUFFER_BYTES)));
+                connection
+                    .out
+                    .lend(|| spare.pop().unwrap_or_else(|| Vec::with_capacity(OUTPUT_BUFFER_BYTES)));
                 let (engine, session) = (&mut self.engine, &mut connection.session);
-                let progress = run_batch(&self.shared.server, engine, session, &self.batch, rest, &mut connection.out);
+                let progress =
+                    run_batch(&self.shared.server, engine, session, &self.batch, rest, &mut connection.out);
                 *commands_left = commands_left.saturating_sub(progress.executed);
                 stop = progress.stop;
                 if progress.executed < whole {
@@ -364,7 +382,8 @@ impl Worker {
             Stop::Deferred => {
                 connection.wait = Wait::Lane;
                 self.shared.server.clients.set_blocked(&connection.session.client, true);
-                let deferred = self.engine.deferred.take().expect("deferred-job: the dispatcher reported one");
+                let deferred =
+                    self.engine.deferred.take().expect("deferred-job: the dispatcher reported one");
                 let task = LaneTask { deferred, worker: self.index, token };
                 self.shared.lane.send(task).expect("lane-alive: the long lane outlives the workers");
             }
@@ -567,7 +586,8 @@ impl Worker {
             self.timeout_at = (self.timeout_at + 1) % self.connections.capacity();
             let Some(place) = self.connections.get_mut(self.timeout_at) else { continue };
             let is_silent = |connection: &Connection| {
-                let silent_ms = self.engine.now.unix_ms - connection.session.client.last_active_ms.load(Relaxed);
+                let silent_ms =
+                    self.engine.now.unix_ms - connection.session.client.last_active_ms.load(Relaxed);
                 connection.wait == Wait::None && silent_ms > timeout_ms
             };
             if place.as_deref().is_some_and(is_silent)
@@ -583,7 +603,9 @@ impl Worker {
     fn balance(&mut self) {
         let loads: Vec<usize> = self.shared.loads.iter().map(|load| load.load(Relaxed)).collect();
         let mine = loads[self.index];
-        let Some((target, least)) = loads.into_iter().enumerate().min_by_key(|(_, load)| *load) else { return };
+        let Some((target, least)) = loads.into_iter().enumerate().min_by_key(|(_, load)| *load) else {
+            return;
+        };
         if mine <= least + least / 8 + 1 {
             return;
         }
