@@ -114,7 +114,7 @@ impl<'a> Ctx<'a> {
     fn position(&self, key: &[u8]) -> Position {
         match self.hashed {
             Some((hashed, position)) if std::ptr::eq(hashed, key) => position,
-            _ => Position::of(key),
+            _ => self.server.keyspace.position(key),
         }
     }
 

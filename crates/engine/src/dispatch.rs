@@ -113,8 +113,8 @@ fn route<'s>(
         let args = batch.command(index, input);
         let Some(info) = server.registry.find(&args[0]) else { continue };
         let position = match info.keys {
-            KeyRule::One(at) if args.len() > at => Some(Position::of(&args[at])),
-            KeyRule::Many { first, .. } if args.len() > first => Some(Position::of(&args[first])),
+            KeyRule::One(at) if args.len() > at => Some(keyspace.position(&args[at])),
+            KeyRule::Many { first, .. } if args.len() > first => Some(keyspace.position(&args[first])),
             _ => None,
         };
         routed[index] = (Ok(info), position);
@@ -320,7 +320,7 @@ fn run_locked(
     let mut reply = Reply::new(out, session.proto);
     let (locked, hashed) = match info.keys {
         KeyRule::One(at) => {
-            let position = position.unwrap_or_else(|| Position::of(&args[at]));
+            let position = position.unwrap_or_else(|| keyspace.position(&args[at]));
             (Some(keyspace.lock(position)), Some((&args[at], position)))
         }
         _ if info.spec.flags.contains(Flags::ALL_STRIPES) => (Some(keyspace.lock_all()), None),
@@ -350,7 +350,7 @@ fn gather_stripes(
     let mut slot = None;
     let mut crosses = false;
     let mut add = |index: usize| {
-        let position = Position::of(&args[index]);
+        let position = server.keyspace.position(&args[index]);
         crosses |= *slot.get_or_insert(position.slot()) != position.slot();
         stripes.push(position.stripe());
     };

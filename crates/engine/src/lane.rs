@@ -3,8 +3,6 @@
 //! A job holds O(1) clones of what it reads; it holds no stripe unless it asks for some, and then it
 //! runs a piece of command under them as a worker would.
 
-use store::Position;
-
 use crate::ctx::Ctx;
 use crate::fault::CmdResult;
 use crate::output::Output;
@@ -59,7 +57,8 @@ impl Lane<'_> {
         keys: &[&[u8]],
         work: impl FnOnce(&mut Ctx<'_>, &mut Reply<'_>) -> CmdResult<R>,
     ) -> CmdResult<R> {
-        let mut stripes: Vec<usize> = keys.iter().map(|key| Position::of(key).stripe()).collect();
+        let mut stripes: Vec<usize> =
+            keys.iter().map(|key| self.server.keyspace.position(key).stripe()).collect();
         self.worker.set_now(self.server.clock.now());
         let locked = (!stripes.is_empty()).then(|| self.server.keyspace.lock_stripes(&mut stripes));
         let proto = self.session.proto;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 
 use base::clock::{Clock, Now};
 use parking_lot::Mutex;
-use store::{Keyspace, Thresholds};
+use store::{Keyspace, Placement, Thresholds};
 
 use crate::clients::Clients;
 use crate::config::Config;
@@ -173,9 +173,10 @@ impl Server {
         let started = clock.now();
         let registry = registry();
         let workers = process.workers.max(1);
+        let placement = if config.bool("cluster-enabled") { Placement::Slots } else { Placement::Hash };
         let cluster = crate::cluster_face::ClusterFace::new(&config, &process);
         Server {
-            keyspace: Keyspace::new(config.int("databases").max(1) as usize, started.unix_ms),
+            keyspace: Keyspace::new(config.int("databases").max(1) as usize, placement, started.unix_ms),
             registry,
             clients: Clients::default(),
             stats: (0..=workers).map(|_| Arc::new(WorkerStats::new(registry.len()))).collect(),

@@ -64,7 +64,6 @@ struct Pool {
     free: [Vec<Block>; ROLES],
     region: *mut u8,
     region_left_bytes: usize,
-    held_bytes: usize,
 }
 
 // SAFETY: the pointers are owned by the pool and only followed under its mutex.
@@ -72,12 +71,7 @@ unsafe impl Send for Pool {}
 
 const ARENAS: usize = 16;
 static POOLS: [Mutex<Pool>; ARENAS] = [const {
-    Mutex::new(Pool {
-        free: [const { Vec::new() }; ROLES],
-        region: null_mut(),
-        region_left_bytes: 0,
-        held_bytes: 0,
-    })
+    Mutex::new(Pool { free: [const { Vec::new() }; ROLES], region: null_mut(), region_left_bytes: 0 })
 }; ARENAS];
 
 /// A block of some role, which its owner knows.
@@ -163,11 +157,5 @@ impl Pool {
         }
         self.region = region;
         self.region_left_bytes = REGION_BYTES;
-        self.held_bytes += REGION_BYTES;
     }
-}
-
-/// Bytes of the system's memory that the pools hold, in use or not.
-pub fn held_bytes() -> usize {
-    POOLS.iter().map(|pool| pool.lock().held_bytes).sum()
 }

@@ -133,9 +133,9 @@ impl<'a> View<'a> {
 }
 
 #[inline]
-fn position_of(entry: Entry) -> u64 {
+fn position_of(space: &Keyspace, entry: Entry) -> u64 {
     // SAFETY: called by the table under the stripe's lock; the key is only hashed.
-    Position::of(unsafe { entry.key() }).0
+    space.position(unsafe { entry.key() }).0
 }
 
 impl<'k> Locked<'k> {
@@ -294,7 +294,9 @@ impl<'k> Locked<'k> {
                 self.space.discard(unsafe { old.dispose() });
             }
             None => {
-                table::insert(database.root(position), position.0, new, &position_of);
+                table::insert(database.root(position), position.0, new, &|entry| {
+                    position_of(self.space, entry)
+                });
                 database.count_key(position, 1);
             }
         }
@@ -396,7 +398,7 @@ fn wanted_expiry(expiry: Expiry, had: Option<i64>) -> Option<i64> {
 }
 
 fn unlink_entry(space: &Keyspace, database: &Database, position: Position, entry: Entry) {
-    table::remove(database.root(position), position.0, entry, &position_of);
+    table::remove(database.root(position), position.0, entry, &|entry| position_of(space, entry));
     database.count_key(position, -1);
     // SAFETY: removed, so no table word points to it; `entry` is not used again.
     space.discard(unsafe { entry.dispose() });
@@ -423,7 +425,8 @@ impl Keyspace {
                 let position = Position(position);
                 database.count_expiry(position, -1, self.birth_ms().wrapping_sub(at));
                 // Two keys of one position and one time are told apart by nothing, and need not be.
-                let due = |entry: Entry| entry.expire_at_ms() == Some(at) && position_of(entry) == position.0;
+                let due =
+                    |entry: Entry| entry.expire_at_ms() == Some(at) && position_of(self, entry) == position.0;
                 if let Some(entry) = table::find(database.root(position), position.0, due) {
                     unlink_entry(self, database, position, entry);
                     removed += 1;

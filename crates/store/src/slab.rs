@@ -85,15 +85,13 @@ struct Arena {
     /// Pages with room, by class; a full page is in no list and comes back with its first free.
     partial: [*mut PageHeader; CLASSES],
     free_pages: Vec<(*mut PageHeader, *mut Chunk)>,
-    chunk_bytes: usize,
 }
 
 // SAFETY: the raw pointers are owned by the arena and only followed under its mutex.
 unsafe impl Send for Arena {}
 
 static SLABS: [Mutex<Arena>; ARENAS] =
-    [const { Mutex::new(Arena { partial: [null_mut(); CLASSES], free_pages: Vec::new(), chunk_bytes: 0 }) };
-        ARENAS];
+    [const { Mutex::new(Arena { partial: [null_mut(); CLASSES], free_pages: Vec::new() }) }; ARENAS];
 
 /// Memory for an object of `bytes` (8-aligned, uninitialised).
 #[inline]
@@ -132,11 +130,6 @@ pub unsafe fn free(object: NonNull<u8>, bytes: usize) {
         // SAFETY: the caller's contract: a large object came from the allocator with this layout.
         None => unsafe { std::alloc::dealloc(object.as_ptr(), large_layout(bytes)) },
     }
-}
-
-/// Bytes of the system's memory that slabs hold, in use or not.
-pub fn chunk_bytes() -> usize {
-    SLABS.iter().map(|arena| arena.lock().chunk_bytes).sum()
 }
 
 fn large_layout(bytes: usize) -> Layout {
@@ -235,7 +228,6 @@ impl Arena {
         if base.is_null() {
             std::alloc::handle_alloc_error(layout);
         }
-        self.chunk_bytes += layout.size();
         let chunk = Box::into_raw(Box::new(Chunk { base, pages_used: 0 }));
         for index in (0..CHUNK_PAGES).rev() {
             // SAFETY: the offset lies inside the chunk.
@@ -256,7 +248,6 @@ impl Arena {
             if (*chunk).pages_used == 0 {
                 self.free_pages.retain(|(_, owner)| *owner != chunk);
                 System.dealloc((*chunk).base, chunk_layout());
-                self.chunk_bytes -= chunk_layout().size();
                 drop(Box::from_raw(chunk));
             }
         }

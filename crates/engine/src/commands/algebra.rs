@@ -181,7 +181,7 @@ mod tests {
     use base::limits::BIG_INPUT_ELEMENTS;
     use resp::Proto;
     use store::entry::Payload;
-    use store::{Expiry, Instant, Position, Set, Thresholds, Typed};
+    use store::{Expiry, Instant, Set, Thresholds, Typed};
 
     use super::derive;
     use crate::ctx::Ctx;
@@ -200,7 +200,7 @@ mod tests {
     fn write_source(server: &Server, len: usize) {
         let members: Vec<String> = (0..len).map(|n| n.to_string()).collect();
         let value = Payload::Object(Set::from_members(members, &Thresholds::default()).into_value());
-        let position = Position::of(SOURCE);
+        let position = server.keyspace.position(SOURCE);
         let at = Instant { now_ms: server.clock.now().unix_ms, touch: None };
         server.keyspace.lock(position).put(0, position, SOURCE, value, Expiry::Clear, at);
     }
@@ -217,7 +217,8 @@ mod tests {
         let runs = Arc::new(AtomicUsize::new(0));
         let (counter, other_worker) = (runs.clone(), server.clone());
         let mut out = Output::new();
-        let mut stripes = vec![Position::of(SOURCE).stripe(), Position::of(DESTINATION).stripe()];
+        let mut stripes =
+            vec![server.keyspace.position(SOURCE).stripe(), server.keyspace.position(DESTINATION).stripe()];
         let locked = server.keyspace.lock_stripes(&mut stripes);
         derive(
             &mut Ctx::new(&server, &mut worker, &mut session, Some(locked), None),
@@ -243,7 +244,7 @@ mod tests {
         if let Some(deferred) = worker.deferred.take() {
             out = lane::run(&server, &mut worker, deferred);
         }
-        let position = Position::of(DESTINATION);
+        let position = server.keyspace.position(DESTINATION);
         let mut locked = server.keyspace.lock(position);
         let mut stored = String::new();
         let at = Instant { now_ms: server.clock.now().unix_ms, touch: None };

@@ -50,8 +50,18 @@ pub struct CommandInfo {
 pub struct Registry {
     commands: Vec<CommandInfo>,
     top_level: Vec<CommandId>,
-    /// Open addressing: (folded name, number + 1); 0 is empty.
-    names: Vec<(u128, u16)>,
+    /// Open addressing by [`name_slot`].
+    names: Vec<Name>,
+}
+
+/// A place in the table of names.
+#[derive(Clone, Copy, Default)]
+struct Name {
+    folded: u128,
+    /// The command's number plus one; 0 is an empty place.
+    id: u16,
+    /// The name has bytes that are no letters, of which folding is not exact.
+    inexact: bool,
 }
 
 const NAME_BYTES_MAX: usize = 16;
@@ -73,13 +83,15 @@ pub fn registry() -> &'static Registry {
     REGISTRY.get_or_init(|| Registry::build(FAMILIES))
 }
 
-/// A name as one number: lower-cased by setting bit 5 of each byte, which also merges a few bytes that
-/// no command name has; so a hit is compared again.
+/// A name as one number: lower-cased by setting bit 5 of each byte. For a letter, only its other case
+/// gives the same; for other bytes a hit has to be compared again.
 #[inline]
 fn fold(name: &[u8]) -> u128 {
-    let mut bytes = [0; NAME_BYTES_MAX];
-    bytes[..name.len()].copy_from_slice(name);
-    u128::from_le_bytes(bytes) | 0x20202020_20202020_20202020_20202020
+    let mut folded = 0;
+    for byte in name.iter().rev() {
+        folded = folded << 8 | u128::from(*byte | 0x20);
+    }
+    folded
 }
 
 #[inline]
@@ -90,8 +102,11 @@ fn name_slot(folded: u128) -> usize {
 
 impl Registry {
     fn build(families: &[&'static [Command]]) -> Registry {
-        let mut registry =
-            Registry { commands: Vec::new(), top_level: Vec::new(), names: vec![(0, 0); NAME_SLOTS] };
+        let mut registry = Registry {
+            commands: Vec::new(),
+            top_level: Vec::new(),
+            names: vec![Name::default(); NAME_SLOTS],
+        };
         for spec in families.iter().copied().flatten() {
             let id = registry.add(spec, None);
             registry.top_level.push(id);
@@ -100,10 +115,11 @@ impl Registry {
             assert!(spec.name.len() <= NAME_BYTES_MAX, "table-name: {} is too long", spec.name);
             let folded = fold(spec.name.as_bytes());
             let mut slot = name_slot(folded);
-            while registry.names[slot].1 != 0 {
+            while registry.names[slot].id != 0 {
                 slot = (slot + 1) % NAME_SLOTS;
             }
-            registry.names[slot] = (folded, id as u16 + 1);
+            let inexact = !spec.name.bytes().all(|byte| byte.is_ascii_lowercase());
+            registry.names[slot] = Name { folded, id: id as u16 + 1, inexact };
         }
         registry
     }
@@ -154,13 +170,14 @@ impl Registry {
         let folded = fold(name);
         let mut slot = name_slot(folded);
         loop {
-            let (held, id) = self.names[slot];
-            if id == 0 {
+            let held = self.names[slot];
+            if held.id == 0 {
                 return None;
             }
-            if held == folded {
-                let info = &self.commands[id as usize - 1];
-                return info.spec.name.as_bytes().eq_ignore_ascii_case(name).then_some(info);
+            if held.folded == folded {
+                let info = &self.commands[held.id as usize - 1];
+                let same = !held.inexact || info.spec.name.as_bytes().eq_ignore_ascii_case(name);
+                return same.then_some(info);
             }
             slot = (slot + 1) % NAME_SLOTS;
         }

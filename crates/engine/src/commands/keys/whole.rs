@@ -3,7 +3,7 @@
 
 use base::glob;
 use base::limits::BIG_INPUT_ELEMENTS;
-use store::{Instant, Position};
+use store::Instant;
 
 use crate::args::{Args, int, is};
 use crate::ctx::Ctx;
@@ -183,7 +183,7 @@ pub(crate) fn randomkey(ctx: &mut Ctx<'_>, _args: Args<'_>, reply: &mut Reply<'_
 }
 
 fn is_live(server: &Server, db: usize, key: &[u8], now_ms: i64) -> bool {
-    let position = Position::of(key);
+    let position = server.keyspace.position(key);
     let at = Instant { now_ms, touch: None };
     server.keyspace.lock(position).get(db, position, key, at).is_some()
 }
