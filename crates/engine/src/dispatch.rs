@@ -71,9 +71,7 @@ pub fn run_batch(
             progress.stop = Stop::Paused;
             break;
         }
-        let is_quick =
-            |info: &CommandInfo| info.spec.flags.contains(Flags::FAST) && args.len() <= FAST_ARGS_MAX;
-        if info.is_ok_and(is_quick) {
+        if info.is_ok_and(|info| is_quick(info, args)) {
             untimed += 1;
             run_one(server, worker, session, args, info, position, out);
         } else {
@@ -96,6 +94,12 @@ pub fn run_batch(
         record_untimed(server, worker, &routed[..progress.executed], batch, input, started_us, untimed);
     }
     progress
+}
+
+/// True if reading the clock for this command alone would cost more than it is worth.
+#[inline]
+fn is_quick(info: &CommandInfo, args: Args<'_>) -> bool {
+    info.spec.flags.intersects(Flags::FAST.union(Flags::BRIEF)) && args.len() <= FAST_ARGS_MAX
 }
 
 /// Finds each command's row and its key's place, and asks memory for what the commands will need.
@@ -200,8 +204,7 @@ fn record_untimed(
     let tracking = server.config.hot().latency_tracking();
     for (index, (info, _)) in routed.iter().enumerate() {
         if let Ok(info) = info
-            && info.spec.flags.contains(Flags::FAST)
-            && batch.command(index, input).len() <= FAST_ARGS_MAX
+            && is_quick(info, batch.command(index, input))
         {
             worker.stats.command(info.id).record(each_ns, tracking);
         }

@@ -235,7 +235,7 @@ pub const ROWS: &[Command] = &[
     Command {
         name: "psetex",
         arity: 4,
-        flags: Flags::WRITE.union(Flags::DENYOOM),
+        flags: Flags::WRITE.union(Flags::DENYOOM).union(Flags::BRIEF),
         keys: ONE_OW_UPDATE,
         categories: Categories::STRING,
         group: Group::String,
@@ -249,7 +249,7 @@ pub const ROWS: &[Command] = &[
     Command {
         name: "set",
         arity: -3,
-        flags: Flags::WRITE.union(Flags::DENYOOM),
+        flags: Flags::WRITE.union(Flags::DENYOOM).union(Flags::BRIEF),
         keys: SET_KEY,
         categories: Categories::STRING,
         group: Group::String,
@@ -262,7 +262,7 @@ pub const ROWS: &[Command] = &[
     Command {
         name: "setex",
         arity: 4,
-        flags: Flags::WRITE.union(Flags::DENYOOM),
+        flags: Flags::WRITE.union(Flags::DENYOOM).union(Flags::BRIEF),
         keys: ONE_OW_UPDATE,
         categories: Categories::STRING,
         group: Group::String,
