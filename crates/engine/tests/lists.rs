@@ -51,17 +51,17 @@ fn pushing_and_popping() {
 
 #[test]
 fn popping_many_from_either_end() {
-    for count in [31, 32, 33, 999, 4999, 5000, 5001] {
+    for count in [31, 32, 33, 999, 11_999, 12_000, 12_001] {
         let mut harness = Harness::new();
         let shown = |numbers: &mut dyn Iterator<Item = usize>| {
             format!("[{}]", numbers.map(|n| n.to_string()).collect::<Vec<_>>().join(" "))
         };
-        filled(&mut harness, "l", 5000);
-        filled(&mut harness, "r", 5000);
-        harness.check(&format!("LPOP l {count}"), &shown(&mut (0..5000).take(count)));
-        harness.check(&format!("RPOP r {count}"), &shown(&mut (0..5000).rev().take(count)));
-        harness.check("LRANGE l 0 -1", &shown(&mut (0..5000).skip(count)));
-        harness.check("LRANGE r 0 -1", &shown(&mut (0..5000usize.saturating_sub(count))));
+        filled(&mut harness, "l", 12_000);
+        filled(&mut harness, "r", 12_000);
+        harness.check(&format!("LPOP l {count}"), &shown(&mut (0..12_000).take(count)));
+        harness.check(&format!("RPOP r {count}"), &shown(&mut (0..12_000).rev().take(count)));
+        harness.check("LRANGE l 0 -1", &shown(&mut (0..12_000).skip(count)));
+        harness.check("LRANGE r 0 -1", &shown(&mut (0..12_000usize.saturating_sub(count))));
     }
 }
 
@@ -218,6 +218,67 @@ fn a_long_search_goes_on_off_the_loop() {
         ("LPOS l 7 COUNT 2 MAXLEN 12000", "[:7]"),
     ] {
         harness.check(line, expected);
+    }
+}
+
+/// Lists so large that the commands on them leave the loop, or hand what they remove to the reaper.
+#[test]
+fn large_lists_are_changed_as_small_ones_are() {
+    let mut harness = Harness::new();
+    filled(&mut harness, "l", 25_000);
+    for (line, expected) in [
+        ("EXPIRE l 1000", ":1"),
+        ("LINSERT l BEFORE 24000 x", ":25001"),
+        ("LINSERT l AFTER 10 x", ":25002"),
+        ("LINSERT l AFTER none x", ":-1"),
+        ("LRANGE l 24000 24002", "[23999 x 24000]"),
+        ("LREM l 0 none", ":0"),
+        ("LREM l -1 x", ":1"),
+        ("LREM l 0 x", ":1"),
+        ("LREM l 2 20000", ":1"),
+        ("LREM l -1 3", ":1"),
+        ("LLEN l", ":24998"),
+        ("LTRIM l 12000 -3", "+OK"),
+        ("LLEN l", ":12996"),
+        ("LINDEX l 0", "12001"),
+        ("LINDEX l -1", "24997"),
+        ("LTRIM l -2 -1", "+OK"),
+        ("LRANGE l 0 -1", "[24996 24997]"),
+        ("TTL l", ":1000"),
+    ] {
+        harness.check(line, expected);
+    }
+    filled(&mut harness, "gone", 15_000);
+    harness.check("LTRIM gone 1 0", "+OK");
+    harness.check("EXISTS gone", ":0");
+}
+
+#[test]
+fn many_occurrences_are_removed() {
+    for (len, every) in [(3_000, 2), (12_000, 2), (12_000, 3), (40_000, 30)] {
+        for count in [0, 1_100, -1_100, -700] {
+            let mut harness = Harness::new();
+            let mut model: Vec<String> =
+                (0..len).map(|n| if n % every == 0 { "x".to_owned() } else { n.to_string() }).collect();
+            for piece in model.chunks(1000) {
+                harness.run(&format!("RPUSH l {}", piece.join(" ")));
+            }
+            let mut places: Vec<usize> = (0..len).step_by(every).collect();
+            if count < 0 {
+                places.reverse();
+            }
+            if count != 0 {
+                places.truncate(i64::unsigned_abs(count) as usize);
+            }
+            harness.check(&format!("LREM l {count} x"), &format!(":{}", places.len()));
+            places.sort_unstable();
+            places.iter().rev().for_each(|place| drop(model.remove(*place)));
+            assert_eq!(
+                harness.run("LRANGE l 0 -1"),
+                format!("[{}]", model.join(" ")),
+                "{len} {every} {count}"
+            );
+        }
     }
 }
 

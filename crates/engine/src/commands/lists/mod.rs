@@ -7,7 +7,8 @@ mod search;
 
 use std::ops::Range;
 
-use store::{List, ListIter, Thresholds};
+use base::limits::BIG_INPUT_ELEMENTS;
+use store::{List, ListIter, OwnedValue, Thresholds, Value};
 
 use crate::args::{self, Args};
 use crate::ctx::{Ctx, Event};
@@ -15,7 +16,7 @@ use crate::fault::{CmdResult, Fault};
 use crate::reply::Reply;
 
 pub use moves::{lmove, lmpop, rpoplpush};
-pub use search::lpos;
+pub use search::{linsert, lpos, lrem};
 
 /// So many popped elements are read one by one. To read more, the list is cloned first.
 const POPPED_ONE_BY_ONE_MAX: usize = 32;
@@ -178,9 +179,7 @@ fn pop_many(ctx: &mut Ctx<'_>, key: &[u8], end: End, count: usize, reply: &mut R
         let len = list.len();
         let count = count.min(len);
         reply.array(count);
-        if count == 0 {
-            return None;
-        }
+        let kept = if end == End::Left { count..len } else { 0..len - count };
         if count <= POPPED_ONE_BY_ONE_MAX {
             for at in 0..count {
                 let index = if end == End::Left { at } else { len - 1 - at };
@@ -189,16 +188,58 @@ fn pop_many(ctx: &mut Ctx<'_>, key: &[u8], end: End, count: usize, reply: &mut R
         } else {
             stream_elements(reply, list, end, count);
         }
-        match end {
-            End::Left => list.remove_range(0, count),
-            End::Right => list.remove_range(len - count, len),
-        }
-        Some(list.is_empty())
+        (count > 0).then(|| Cut::new(list, kept))
     })?;
-    if let Some(Some(emptied)) = outcome {
+    let Some(cut) = outcome else { return Ok(false) };
+    if let Some(cut) = cut {
+        let emptied = cut.finish(ctx, key);
         removed(ctx, key, end.pop_event(), emptied);
     }
-    Ok(outcome.is_some())
+    Ok(true)
+}
+
+/// The removal of all but a range.
+enum Cut {
+    Done {
+        emptied: bool,
+    },
+    /// So much goes that the reaper has to free it.
+    Big {
+        kept: Range<usize>,
+    },
+}
+
+impl Cut {
+    fn new(list: &mut List, kept: Range<usize>) -> Cut {
+        if list.len() - kept.len() > BIG_INPUT_ELEMENTS {
+            return Cut::Big { kept };
+        }
+        keep(list, kept);
+        Cut::Done { emptied: list.is_empty() }
+    }
+
+    /// Completes the removal; true if nothing is left.
+    fn finish(self, ctx: &mut Ctx<'_>, key: &[u8]) -> bool {
+        let kept = match self {
+            Cut::Done { emptied } => return emptied,
+            Cut::Big { kept } => kept,
+        };
+        // It is a clone that loses elements, which frees nothing; the list that it replaces goes to the reaper.
+        if !kept.is_empty()
+            && let Some(mut entry) = ctx.read_entry(ctx.db(), key)
+            && let OwnedValue::Object(Value::List(list)) = &mut entry.value
+        {
+            keep(list, kept);
+            ctx.put_entry(ctx.db(), key, &entry);
+            return false;
+        }
+        ctx.delete(key)
+    }
+}
+
+fn keep(list: &mut List, kept: Range<usize>) {
+    list.remove_range(kept.end, list.len());
+    list.remove_range(0, kept.start);
 }
 
 /// The first `count` elements from an end on, the head of the reply being written.
@@ -272,58 +313,14 @@ pub fn lrange(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdRe
 /// LTRIM key start stop
 pub fn ltrim(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     let (key, start, stop) = (&args[1], args::int(&args[2])?, args::int(&args[3])?);
-    let emptied = ctx.edit(key, |list: &mut List| {
-        let len = list.len();
-        let range = resolve_range(start, stop, len);
-        list.remove_range(range.end, len);
-        list.remove_range(0, range.start);
-        list.is_empty()
+    let cut = ctx.edit(key, |list: &mut List| {
+        let kept = resolve_range(start, stop, list.len());
+        Cut::new(list, kept)
     })?;
-    if let Some(emptied) = emptied {
+    if let Some(cut) = cut {
+        let emptied = cut.finish(ctx, key);
         removed(ctx, key, "ltrim", emptied);
     }
     reply.ok();
-    Ok(())
-}
-
-/// LREM key count element
-pub fn lrem(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    let (key, count) = (&args[1], args::int(&args[2])?);
-    let outcome = ctx.edit(key, |list: &mut List| {
-        let gone = list.remove_matching(&args[3], count);
-        (gone, list.is_empty())
-    })?;
-    let (gone, emptied) = outcome.unwrap_or((0, false));
-    if gone > 0 {
-        removed(ctx, key, "lrem", emptied);
-    }
-    reply.int(gone as i64);
-    Ok(())
-}
-
-/// LINSERT key BEFORE|AFTER pivot element
-pub fn linsert(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    let after = if args::is(&args[2], "AFTER") {
-        1
-    } else if args::is(&args[2], "BEFORE") {
-        0
-    } else {
-        return Err(Fault::SYNTAX);
-    };
-    let (key, pivot, element, thresholds) = (&args[1], &args[3], &args[4], ctx.thresholds());
-    let outcome = ctx.edit(key, |list: &mut List| {
-        let index = list.positions(pivot, false).next()?;
-        list.expect_elements(element.len(), 1, &thresholds);
-        list.insert(index + after, element);
-        Some(list.len() as i64)
-    })?;
-    if let Some(Some(_)) = outcome {
-        ctx.notify(Event::List, "linsert", key);
-    }
-    reply.int(match outcome {
-        None => 0,
-        Some(None) => -1,
-        Some(Some(len)) => len,
-    });
     Ok(())
 }

@@ -14,6 +14,11 @@ use crate::ctx::Ctx;
 use crate::fault::{CmdResult, Fault};
 use crate::reply::Reply;
 
+/// So many members are taken out of a set in place.
+const POPPED_IN_PLACE_MAX: usize = BIG_INPUT_ELEMENTS / POP_WORK;
+/// Taking a random member out costs as much as visiting so many.
+const POP_WORK: usize = 10;
+
 /// Draws from `0..len` without putting back, uniformly, one at a time: a Fisher-Yates shuffle of which only the
 /// places that differ from the identity are kept, so that drawing costs O(1), however large `len` is.
 pub struct Draw {
@@ -27,6 +32,51 @@ impl Draw {
     /// Draws from `0..len`.
     pub fn new(len: usize, rng: Rng) -> Draw {
         Draw { len, drawn: 0, moved: HashMap::new(), rng }
+    }
+}
+
+/// Some of the ranks below `len`, in ascending order, drawn uniformly: a bit each, so that drawing very many costs
+/// little memory.
+struct Sample {
+    bits: Vec<u64>,
+    len: usize,
+    next: usize,
+    /// The value of the bits that belong to the sample.
+    wanted: bool,
+}
+
+impl Sample {
+    /// Draws `count` of `len` ranks.
+    fn new(len: usize, count: usize, rng: &mut Rng) -> Sample {
+        // Of the drawn ones and the others, the fewer are marked: every second try at least hits a free place.
+        let (marked, wanted) = if count <= len / 2 { (count, true) } else { (len - count, false) };
+        let mut sample = Sample { bits: vec![0; len.div_ceil(64)], len, next: 0, wanted };
+        for _ in 0..marked {
+            loop {
+                let rank = rng.usize(..len);
+                let (word, bit) = (&mut sample.bits[rank / 64], 1 << (rank % 64));
+                if *word & bit == 0 {
+                    *word |= bit;
+                    break;
+                }
+            }
+        }
+        sample
+    }
+}
+
+impl Iterator for Sample {
+    type Item = usize;
+
+    fn next(&mut self) -> Option<usize> {
+        while self.next < self.len {
+            let rank = self.next;
+            self.next += 1;
+            if (self.bits[rank / 64] >> (rank % 64) & 1 == 1) == self.wanted {
+                return Some(rank);
+            }
+        }
+        None
     }
 }
 
@@ -80,14 +130,21 @@ pub fn srandmember(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
         stream_members(reply, set);
         return Ok(());
     }
-    reply.array(count);
-    let len = set.len();
-    if distinct {
-        stream_ranks(reply, set.clone(), Draw::new(len, rng).take(count));
-    } else {
-        stream_ranks(reply, set.clone(), (0..count).map(move |_| rng.usize(..len)));
+    let (set, len) = (set.clone(), set.len());
+    if !distinct {
+        reply.array(count);
+        stream_ranks(reply, set, (0..count).map(move |_| rng.usize(..len)));
+        return Ok(());
     }
-    Ok(())
+    algebra::answer(ctx, reply, count, set, move |set, reply| {
+        reply.array(count);
+        if count <= BIG_INPUT_ELEMENTS {
+            stream_ranks(reply, set, Draw::new(len, rng).take(count));
+        } else {
+            stream_ranks(reply, set, Sample::new(len, count, &mut rng));
+        }
+        Ok(())
+    })
 }
 
 /// The members of these ranks, the head of the reply being written.
@@ -141,7 +198,7 @@ fn pop_many(ctx: &mut Ctx<'_>, key: &[u8], count: usize, reply: &mut Reply<'_>) 
     let mut inline_rng = rng.clone();
     // A few members are taken out in place, without the copies that a clone would cost.
     let taken = ctx.edit(key, |set: &mut Set| {
-        let inline = count < set.len() && count <= BIG_INPUT_ELEMENTS;
+        let inline = count < set.len() && count <= POPPED_IN_PLACE_MAX;
         inline.then(|| take(set, count, &mut inline_rng))
     })?;
     match taken {
@@ -161,7 +218,10 @@ fn pop_many(ctx: &mut Ctx<'_>, key: &[u8], count: usize, reply: &mut Reply<'_>) 
             reply,
             key,
             std::iter::once(key),
-            move |inputs: &[Option<Set>]| if algebra::elements(inputs) <= count { 0 } else { count },
+            // The whole set is handed over at once; members of a part have to be found one by one.
+            move |inputs: &[Option<Set>]| {
+                if algebra::elements(inputs) <= count { 0 } else { count.saturating_mul(POP_WORK) }
+            },
             move |inputs| {
                 let mut rest = inputs[0].clone().unwrap_or_default();
                 if rest.len() <= count {
@@ -211,6 +271,21 @@ fn reply_members(reply: &mut Reply<'_>, members: Vec<Vec<u8>>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn samples_are_distinct_and_even() {
+        for count in 0..=7 {
+            let mut drawn = [0_usize; 7];
+            for seed in 0..2000 {
+                let sample: Vec<usize> = Sample::new(7, count, &mut Rng::with_seed(seed)).collect();
+                assert_eq!(sample.len(), count);
+                assert!(sample.is_sorted_by(|a, b| a < b));
+                sample.into_iter().for_each(|rank| drawn[rank] += 1);
+            }
+            let even = count * 2000 / 7;
+            assert!(drawn.iter().all(|times| times.abs_diff(even) < 150), "{count}: {drawn:?}");
+        }
+    }
 
     #[test]
     fn draws_are_distinct_complete_and_even() {
