@@ -284,7 +284,7 @@ if [[ ! $port && ! $cluster_port ]]; then
     done
     [[ $binary ]] || die "no server: build one (cargo build --release), or give HALCYON_BIN, --port or --cluster-port"
     binary=$(command -v "$binary") || die "$HALCYON_BIN is not a program"
-    binary=$(realpath "$binary")
+    [[ $binary == /* ]] || binary=$PWD/$binary
 fi
 
 for name in "${selected[@]}"; do prepare "$name" || : >"$logs/unprepared-$name"; done
