@@ -62,9 +62,8 @@ pub fn run_batch(
     let started_us = worker.now.mono_us;
     let mut untimed = 0;
     let mut progress = Progress { executed: 0, stop: Stop::Done };
-    for index in 0..batch.len() {
+    for (index, (info, position)) in routed.into_iter().enumerate().take(batch.len()) {
         let args = batch.command(index, input);
-        let (info, position) = routed[index];
         if let Ok(info) = info
             && is_paused(server, worker, info)
         {
@@ -113,7 +112,7 @@ fn route<'s>(
 ) {
     let keyspace = &server.keyspace;
     let prefetch = batch.len() > 1;
-    for index in 0..batch.len() {
+    for (index, route) in routed.iter_mut().enumerate().take(batch.len()) {
         let args = batch.command(index, input);
         let Some(info) = server.registry.find(&args[0]) else { continue };
         let position = match info.keys {
@@ -121,7 +120,7 @@ fn route<'s>(
             KeyRule::Many { first, .. } if args.len() > first => Some(keyspace.position(&args[first])),
             _ => None,
         };
-        routed[index] = (Ok(info), position);
+        *route = (Ok(info), position);
         if prefetch && let Some(position) = position {
             keyspace.prefetch_root(db, position);
         }

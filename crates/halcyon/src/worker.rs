@@ -511,6 +511,10 @@ impl Worker {
     }
 
     /// Closes a connection that is out of its place.
+    #[expect(
+        clippy::boxed_local,
+        reason = "connections live in boxes; unboxing one to close it would copy it"
+    )]
     fn forget(&mut self, token: usize, mut connection: Box<Connection>) {
         self.connections.remove(token);
         self.shared.loads[self.index].fetch_sub(1, Relaxed);
