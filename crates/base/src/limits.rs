@@ -62,6 +62,12 @@ const _: () = {
     );
 };
 
+/// Size of the buffer that replies are collected in.
+pub const OUTPUT_BUFFER_BYTES: usize = 16 * KIB;
+
+/// Bytes after which a buffer of replies is closed and a new one begun.
+pub const OUTPUT_PART_BYTES: usize = 14 * KIB;
+
 /// How much of a large reply is made at a time.
 pub const STREAM_PIECE_BYTES: usize = 32 * KIB;
 
@@ -71,7 +77,8 @@ pub const BIG_INPUT_ELEMENTS: usize = 10_000;
 /// Keys that one slice of active expiry removes under one lock.
 pub const EXPIRE_SLICE_KEYS: usize = 32;
 
-const _: () = assert!(STREAM_PIECE_BYTES < OUTPUT_HIGH_WATER_BYTES);
+const _: () =
+    assert!(STREAM_PIECE_BYTES < OUTPUT_HIGH_WATER_BYTES && OUTPUT_PART_BYTES <= OUTPUT_BUFFER_BYTES);
 
 /// Connections that a worker accepts before others have their turn.
 pub const ACCEPTS_PER_TURN: usize = 64;

@@ -76,6 +76,7 @@ pub fn run_batch(
         } else {
             run_timed(server, worker, session, args, info, position, out);
         }
+        out.seal_if_long();
         progress.executed = index + 1;
         if session.close_after_reply {
             progress.stop = Stop::Close;

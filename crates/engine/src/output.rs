@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
-use base::limits::STREAM_PIECE_BYTES;
+use base::limits::{OUTPUT_BUFFER_BYTES, OUTPUT_PART_BYTES, STREAM_PIECE_BYTES};
 use resp::{Encoder, Proto};
 use store::Chunk;
 
@@ -111,6 +111,15 @@ impl Output {
         } else if self.parts.is_empty() {
             self.tail.clear();
             self.sent = 0;
+        }
+    }
+
+    /// Ends the tail as a part once it is long, so that no buffer ever grows by being copied.
+    #[inline]
+    pub fn seal_if_long(&mut self) {
+        if self.tail.len() >= OUTPUT_PART_BYTES {
+            self.seal_tail();
+            self.tail = Vec::with_capacity(OUTPUT_BUFFER_BYTES);
         }
     }
 

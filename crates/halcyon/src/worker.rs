@@ -9,7 +9,7 @@ use std::time::Duration;
 use base::clock::Now;
 use base::limits::{
     ACCEPTS_PER_TURN, BATCH_COMMANDS, EXPIRE_SLICE_KEYS, EXPIRE_SLICE_US, INPUT_GROWTH_BYTES_MAX,
-    READ_BUFFER_BYTES, TURN_COMMANDS_MAX, TURN_OUTPUT_BYTES,
+    OUTPUT_BUFFER_BYTES, READ_BUFFER_BYTES, TURN_COMMANDS_MAX, TURN_OUTPUT_BYTES,
 };
 use engine::clients::Peer;
 use engine::dispatch::{Stop, run_batch};
@@ -32,8 +32,7 @@ const TICK_US: u64 = 100_000;
 /// Output buffers kept for reuse.
 const SPARE_BUFFERS_MAX: usize = 64;
 /// A lent buffer that grew beyond this is not kept.
-const SPARE_BUFFER_BYTES_MAX: usize = 128 * 1024;
-const OUTPUT_BUFFER_BYTES: usize = 16 * 1024;
+const SPARE_BUFFER_BYTES_MAX: usize = 4 * OUTPUT_BUFFER_BYTES;
 /// Connections that one tick hands to another worker.
 const MOVES_PER_TICK: usize = 64;
 /// Connections whose idle time is looked at in one tick.
