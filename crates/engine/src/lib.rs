@@ -7,6 +7,7 @@ pub mod args;
 pub mod clients;
 pub mod cluster_face;
 pub mod commands;
+pub mod compat;
 pub mod config;
 pub mod ctx;
 pub mod dispatch;

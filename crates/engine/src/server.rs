@@ -79,6 +79,8 @@ pub struct Process {
     pub workers: usize,
     /// CPUs of the machine's memory in bytes.
     pub system_memory_bytes: u64,
+    /// Who this node is in a cluster; if nobody said, the node is called by its run id.
+    pub cluster_identity: Option<crate::cluster_face::Identity>,
 }
 
 /// What the threads around the engine do for it: engine code itself owns no socket.

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use base::clock::SystemClock;
+use engine::cluster_face::Identity;
 use engine::config::Config;
 use engine::server::{Process, Server};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -59,7 +60,13 @@ pub fn serve(args: &[Vec<u8>]) -> Result<(), String> {
     let stopping = Arc::new(AtomicBool::new(false));
     let host = ProcessHost::new(mailboxes.clone(), stopping.clone());
     let config = Arc::new(config);
-    let process = describe_process(workers);
+    let mut process = describe_process(workers);
+    if config.bool("cluster-enabled") {
+        let file = std::path::PathBuf::from(config.string("cluster-config-file"));
+        let (identity, warnings) = Identity::load(&file, random_id());
+        warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+        process.cluster_identity = Some(identity);
+    }
     let server = Server::new(config.clone(), Box::new(SystemClock::new()), process, Box::new(host));
     let (shared, tasks) = Shared::new(server, mailboxes, stopping);
 
@@ -123,16 +130,22 @@ fn random() -> u64 {
     RandomState::new().hash_one(std::process::id())
 }
 
+/// 40 hex digits.
+fn random_id() -> String {
+    format!("{:016x}{:016x}{:08x}", random(), random(), random() as u32)
+}
+
 fn describe_process(workers: usize) -> Process {
     let executable = std::env::current_exe().map(|path| path.display().to_string()).unwrap_or_default();
     Process {
-        run_id: format!("{:016x}{:016x}{:08x}", random(), random(), random() as u32),
+        run_id: random_id(),
         executable,
         multiplexing_api: if cfg!(target_os = "linux") { "epoll" } else { "kqueue" },
         os: machine::os_name(),
         pid: std::process::id(),
         workers,
         system_memory_bytes: machine::memory_bytes(),
+        cluster_identity: None,
     }
 }
 

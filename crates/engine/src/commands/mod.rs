@@ -1,6 +1,9 @@
 //! What commands do, one file per family.
 
 pub mod algebra;
+pub mod cluster;
+pub mod command;
+mod command_shape;
 pub mod connection;
 pub mod keys;
 pub mod lists;

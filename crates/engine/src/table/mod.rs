@@ -3,6 +3,8 @@
 //! Rows are data, one file per family. Routing, key locking, `COMMAND`, `COMMAND DOCS`, cluster checks
 //! and statistics derive from them.
 
+mod cluster;
+mod command;
 mod connection;
 mod keys;
 mod lists;
@@ -10,6 +12,7 @@ mod registry;
 mod server;
 mod sets;
 mod strings;
+pub mod syntax;
 
 use bitflags::bitflags;
 
@@ -18,7 +21,7 @@ use crate::fault::{CmdResult, Fault};
 use crate::reply::Reply;
 use resp::Args;
 
-pub use registry::{CommandId, CommandInfo, KeyRule, Registry, registry};
+pub use registry::{CommandId, CommandInfo, InvalidKeys, KeyRule, LegacyKeys, Registry, registry};
 
 /// What runs a command.
 pub type Run = fn(&mut Ctx<'_>, Args<'_>, &mut Reply<'_>) -> CmdResult;
@@ -146,6 +149,81 @@ bitflags! {
     }
 }
 
+/// The words of flags, as `COMMAND` prints them.
+pub const FLAG_WORDS: &[(Flags, &str)] = &[
+    (Flags::WRITE, "write"),
+    (Flags::READONLY, "readonly"),
+    (Flags::DENYOOM, "denyoom"),
+    (Flags::ADMIN, "admin"),
+    (Flags::PUBSUB, "pubsub"),
+    (Flags::NOSCRIPT, "noscript"),
+    (Flags::BLOCKING, "blocking"),
+    (Flags::LOADING, "loading"),
+    (Flags::STALE, "stale"),
+    (Flags::SKIP_MONITOR, "skip_monitor"),
+    (Flags::SKIP_SLOWLOG, "skip_slowlog"),
+    (Flags::ASKING, "asking"),
+    (Flags::FAST, "fast"),
+    (Flags::NO_AUTH, "no_auth"),
+    (Flags::MAY_REPLICATE, "may_replicate"),
+    (Flags::NO_MANDATORY_KEYS, "no_mandatory_keys"),
+    (Flags::NO_ASYNC_LOADING, "no_async_loading"),
+    (Flags::NO_MULTI, "no_multi"),
+    (Flags::ALLOW_BUSY, "allow_busy"),
+];
+
+/// The words of categories; `COMMAND` prints them after an `@`.
+pub const CATEGORY_WORDS: &[(Categories, &str)] = &[
+    (Categories::KEYSPACE, "keyspace"),
+    (Categories::READ, "read"),
+    (Categories::WRITE, "write"),
+    (Categories::SET, "set"),
+    (Categories::SORTEDSET, "sortedset"),
+    (Categories::LIST, "list"),
+    (Categories::HASH, "hash"),
+    (Categories::STRING, "string"),
+    (Categories::BITMAP, "bitmap"),
+    (Categories::HYPERLOGLOG, "hyperloglog"),
+    (Categories::GEO, "geo"),
+    (Categories::STREAM, "stream"),
+    (Categories::PUBSUB, "pubsub"),
+    (Categories::ADMIN, "admin"),
+    (Categories::FAST, "fast"),
+    (Categories::SLOW, "slow"),
+    (Categories::BLOCKING, "blocking"),
+    (Categories::DANGEROUS, "dangerous"),
+    (Categories::CONNECTION, "connection"),
+    (Categories::TRANSACTION, "transaction"),
+    (Categories::SCRIPTING, "scripting"),
+];
+
+/// The words of what is done to keys.
+pub const ACCESS_WORDS: &[(KeyAccess, &str)] = &[
+    (KeyAccess::RO, "RO"),
+    (KeyAccess::RW, "RW"),
+    (KeyAccess::OW, "OW"),
+    (KeyAccess::RM, "RM"),
+    (KeyAccess::ACCESS, "access"),
+    (KeyAccess::UPDATE, "update"),
+    (KeyAccess::INSERT, "insert"),
+    (KeyAccess::DELETE, "delete"),
+    (KeyAccess::NOT_KEY, "not_key"),
+    (KeyAccess::INCOMPLETE, "incomplete"),
+    (KeyAccess::VARIABLE_FLAGS, "variable_flags"),
+];
+
+/// Calls its second argument with each key's place and what is done to it.
+pub type FindKeys = fn(Args<'_>, &mut dyn FnMut(usize, KeyAccess)) -> Result<(), InvalidKeys>;
+
+/// What became of a command that should no longer be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deprecated {
+    /// The Redis version that gave it up.
+    pub since: &'static str,
+    /// What to use instead.
+    pub replaced_by: &'static str,
+}
+
 /// Where the keys of a command begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begin {
@@ -271,6 +349,8 @@ pub struct Command {
     pub flags: Flags,
     /// Where its keys are.
     pub keys: &'static [KeySpec],
+    /// Finds the keys where the specs alone cannot: SORT's STORE, or flags that depend on arguments.
+    pub find_keys: Option<FindKeys>,
     /// ACL categories beyond those that the flags imply.
     pub categories: Categories,
     /// Hints for clients and proxies.
@@ -285,6 +365,8 @@ pub struct Command {
     pub summary: &'static str,
     /// Its arguments, as in `key value [NX | XX]`.
     pub syntax: &'static str,
+    /// For a command that should no longer be used.
+    pub deprecated: Option<Deprecated>,
     /// The commands of a container, such as CONFIG.
     pub subcommands: &'static [Command],
     /// What runs it. A container without subcommand is never run.
@@ -298,6 +380,7 @@ impl Command {
         arity: 0,
         flags: Flags::empty(),
         keys: &[],
+        find_keys: None,
         categories: Categories::empty(),
         tips: &[],
         group: Group::Generic,
@@ -305,6 +388,7 @@ impl Command {
         complexity: "",
         summary: "",
         syntax: "",
+        deprecated: None,
         subcommands: &[],
         run: container,
     };
@@ -352,3 +436,6 @@ pub const ONE_RW_DELETE: &[KeySpec] = &[KeySpec::one(KeyAccess::RW.union(KeyAcce
 /// One key that loses data, which is returned.
 pub const ONE_RW_ACCESS_DELETE: &[KeySpec] =
     &[KeySpec::one(KeyAccess::RW.union(KeyAccess::ACCESS).union(KeyAccess::DELETE), 1)];
+
+#[cfg(test)]
+mod tests;

@@ -30,6 +30,19 @@ pub enum KeyRule {
     Specs,
 }
 
+/// The keys of a command in three numbers, as clients that know no key specs want them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LegacyKeys {
+    /// First key; 0: none that can be told so.
+    pub first: i64,
+    /// Last key; negative: from the end.
+    pub last: i64,
+    /// Distance between keys.
+    pub step: i64,
+    /// There are, or may be, other keys.
+    pub movable: bool,
+}
+
 /// A command as the server uses it.
 pub struct CommandInfo {
     /// Its number.
@@ -40,6 +53,8 @@ pub struct CommandInfo {
     pub full_name: String,
     /// How to find its keys.
     pub keys: KeyRule,
+    /// Its keys as `COMMAND` tells them.
+    pub legacy_keys: LegacyKeys,
     /// Numbers of its subcommands, in table order.
     pub subcommands: Vec<CommandId>,
     /// The container's number, for a subcommand.
@@ -69,6 +84,8 @@ const NAME_SLOTS: usize = 1024;
 
 /// Every family's rows.
 const FAMILIES: &[&[Command]] = &[
+    super::cluster::ROWS,
+    super::command::ROWS,
     super::connection::ROWS,
     super::keys::ROWS,
     super::lists::ROWS,
@@ -130,8 +147,9 @@ impl Registry {
             Some(container) => format!("{}|{}", self.commands[container].spec.name, spec.name),
             None => spec.name.to_owned(),
         };
-        let keys = key_rule(spec);
-        self.commands.push(CommandInfo { id, spec, full_name, keys, subcommands: Vec::new(), container });
+        let (keys, legacy_keys) = (key_rule(spec), legacy_keys(spec.keys));
+        let subcommands = Vec::new();
+        self.commands.push(CommandInfo { id, spec, full_name, keys, legacy_keys, subcommands, container });
         id
     }
 
@@ -202,8 +220,7 @@ impl Registry {
     pub fn resolve(&self, args: Args<'_>) -> Result<&CommandInfo, Fault> {
         let Some(info) = self.find(&args[0]) else { return Err(unknown_command(args)) };
         let info = if info.subcommands.is_empty() { info } else { self.resolve_sub(info, args)? };
-        let (arity, len) = (info.spec.arity, args.len() as i64);
-        if (arity > 0 && len != i64::from(arity)) || len < -i64::from(arity) {
+        if !info.arity_fits(args.len()) {
             return Err(Fault::wrong_arity(&info.full_name));
         }
         Ok(info)
@@ -212,9 +229,7 @@ impl Registry {
     #[cold]
     fn resolve_sub<'r>(&'r self, info: &'r CommandInfo, args: Args<'_>) -> Result<&'r CommandInfo, Fault> {
         let Some(word) = args.get(1) else {
-            // A container may be a command of its own, such as COMMAND.
-            let own = !info.spec.syntax.is_empty() || info.spec.arity == -1;
-            return if own { Ok(info) } else { Err(Fault::wrong_arity(info.spec.name)) };
+            return if info.runs_alone() { Ok(info) } else { Err(Fault::wrong_arity(info.spec.name)) };
         };
         self.find_sub(info, word).ok_or_else(|| {
             let word = String::from_utf8_lossy(&word[..word.len().min(128)]).into_owned();
@@ -259,7 +274,48 @@ fn key_rule(spec: &Command) -> KeyRule {
     }
 }
 
+/// Three numbers from key specs, as Redis 7 does: specs in a row make one range, any other makes the keys
+/// movable.
+fn legacy_keys(specs: &[KeySpec]) -> LegacyKeys {
+    let mut keys = LegacyKeys::default();
+    for spec in specs {
+        keys.movable |= spec.access.contains(KeyAccess::INCOMPLETE);
+        let (Begin::Index(begin), Find::Range { last, step, .. }) = (spec.begin, spec.find) else {
+            keys.movable = true;
+            continue;
+        };
+        let (begin, last) = (i64::from(begin), i64::from(last));
+        let last = if last < 0 { last } else { begin + last };
+        if keys.first == 0 {
+            keys = LegacyKeys { first: begin, last, step: step.into(), ..keys };
+        } else if step == 1 && keys.step == 1 && keys.last == begin - 1 {
+            keys.last = last;
+        } else {
+            keys.movable = true;
+        }
+    }
+    keys
+}
+
 impl CommandInfo {
+    /// True if it takes this many arguments, its name included.
+    #[inline]
+    pub fn arity_fits(&self, len: usize) -> bool {
+        let (arity, len) = (i64::from(self.spec.arity), len as i64);
+        if arity > 0 { len == arity } else { len >= -arity }
+    }
+
+    /// True for a command, and for the few containers that are one, such as COMMAND.
+    pub fn runs_alone(&self) -> bool {
+        self.subcommands.is_empty() || self.spec.arity == -1
+    }
+
+    /// True if it may have keys.
+    pub fn has_keys(&self) -> bool {
+        let is_key = |spec: &KeySpec| !spec.access.contains(KeyAccess::NOT_KEY);
+        self.spec.find_keys.is_some() || self.spec.keys.iter().any(is_key)
+    }
+
     /// True if the command is for anyone to run before AUTH.
     #[inline]
     pub fn needs_auth(&self) -> bool {
@@ -273,8 +329,12 @@ impl CommandInfo {
         args: Args<'_>,
         each: &mut dyn FnMut(usize, KeyAccess),
     ) -> Result<(), InvalidKeys> {
+        if let Some(find_keys) = self.spec.find_keys {
+            return find_keys(args, each);
+        }
+        let keyless = self.spec.flags.contains(Flags::NO_MANDATORY_KEYS);
         for spec in self.spec.keys {
-            spec_keys(spec, args, each)?;
+            spec_keys(spec, args, keyless, each)?;
         }
         Ok(())
     }
@@ -287,6 +347,7 @@ pub struct InvalidKeys;
 fn spec_keys(
     spec: &KeySpec,
     args: Args<'_>,
+    keyless: bool,
     each: &mut dyn FnMut(usize, KeyAccess),
 ) -> Result<(), InvalidKeys> {
     let begin = match spec.begin {
@@ -315,7 +376,8 @@ fn spec_keys(
             let count = args.get(begin + usize::from(num_at)).and_then(base::num::parse_i64);
             let count = count.filter(|count| (0..i64::from(i32::MAX)).contains(count)).ok_or(InvalidKeys)?;
             if count == 0 {
-                return Ok(());
+                // EVAL may have none; what needs one reports it, and knows no key until then.
+                return if keyless { Ok(()) } else { Err(InvalidKeys) };
             }
             let first = begin + usize::from(first);
             (first, first + (count as usize - 1) * usize::from(step), step)

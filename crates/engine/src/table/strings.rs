@@ -1,9 +1,10 @@
 //! Rows of the string commands.
 
 use super::{
-    Categories, Command, Flags, Group, KeyAccess, KeySpec, ONE_OW_UPDATE, ONE_RO, ONE_RO_ACCESS,
+    Categories, Command, Flags, Group, InvalidKeys, KeyAccess, KeySpec, ONE_OW_UPDATE, ONE_RO, ONE_RO_ACCESS,
     ONE_RW_ACCESS_DELETE, ONE_RW_ACCESS_UPDATE, ONE_RW_INSERT, ONE_RW_UPDATE,
 };
+use crate::args::{Args, is};
 use crate::commands::strings::{self, counters, parts, subsequence};
 
 const RO_ACCESS: KeyAccess = KeyAccess::RO.union(KeyAccess::ACCESS);
@@ -23,6 +24,13 @@ const SET_KEY: &[KeySpec] = &[KeySpec {
     notes: "Counts as reading the old value because of GET",
     ..KeySpec::one(RW_ACCESS_UPDATE.union(KeyAccess::VARIABLE_FLAGS), 1)
 }];
+
+/// SET reads the old value only for GET.
+fn find_set_key(args: Args<'_>, each: &mut dyn FnMut(usize, KeyAccess)) -> Result<(), InvalidKeys> {
+    let reads = args.iter().skip(3).any(|word| is(word, "GET"));
+    each(1, if reads { RW_ACCESS_UPDATE } else { KeyAccess::OW.union(KeyAccess::UPDATE) });
+    Ok(())
+}
 
 /// The string commands.
 pub const ROWS: &[Command] = &[
@@ -251,6 +259,7 @@ pub const ROWS: &[Command] = &[
         arity: -3,
         flags: Flags::WRITE.union(Flags::DENYOOM).union(Flags::BRIEF),
         keys: SET_KEY,
+        find_keys: Some(find_set_key),
         categories: Categories::STRING,
         group: Group::String,
         complexity: "O(1)",

@@ -1,0 +1,194 @@
+//! Rows of the cluster commands.
+
+use super::{Categories, Command, Deprecated, Flags, Group};
+use crate::commands::cluster;
+
+const OUTPUT: &[&str] = &["nondeterministic_output"];
+
+/// What the subcommands have in common.
+const SUB: Command = Command {
+    flags: Flags::STALE,
+    group: Group::Cluster,
+    since: "3.0.0",
+    complexity: "O(1)",
+    ..Command::BLANK
+};
+
+/// What the commands that concern the connection have in common.
+const CONNECTION: Command = Command { categories: Categories::CONNECTION, arity: 1, ..SUB };
+
+/// The rows.
+pub const ROWS: &[Command] = &[
+    Command {
+        name: "cluster",
+        arity: -2,
+        flags: Flags::empty(),
+        complexity: "Depends on the subcommand",
+        summary: "Tells of the cluster that this node is part of.",
+        subcommands: SUBCOMMANDS,
+        ..SUB
+    },
+    Command {
+        name: "readonly",
+        flags: Flags::FAST.union(Flags::LOADING).union(Flags::STALE),
+        summary: "Lets this connection read from a replica.",
+        run: cluster::readonly,
+        ..CONNECTION
+    },
+    Command {
+        name: "readwrite",
+        flags: Flags::FAST.union(Flags::LOADING).union(Flags::STALE),
+        summary: "Takes READONLY back.",
+        run: cluster::readwrite,
+        ..CONNECTION
+    },
+    Command {
+        name: "asking",
+        flags: Flags::FAST,
+        summary: "Announces a command that another node sent here.",
+        run: cluster::asking,
+        ..CONNECTION
+    },
+];
+
+const SUBCOMMANDS: &[Command] = &[
+    Command {
+        name: "slots",
+        arity: 2,
+        tips: OUTPUT,
+        complexity: "O(1): a copy",
+        summary: "Maps ranges of slots to the addresses of their nodes.",
+        deprecated: Some(Deprecated { since: "7.0.0", replaced_by: "`CLUSTER SHARDS`" }),
+        run: cluster::slots,
+        ..SUB
+    },
+    Command {
+        name: "shards",
+        arity: 2,
+        tips: OUTPUT,
+        since: "7.0.0",
+        complexity: "O(1): a copy",
+        summary: "Tells of the shards: their slots, and their nodes.",
+        run: cluster::shards,
+        ..SUB
+    },
+    Command {
+        name: "nodes",
+        arity: 2,
+        tips: OUTPUT,
+        complexity: "O(1): a copy",
+        summary: "Tells of the nodes, a line for each.",
+        run: cluster::nodes,
+        ..SUB
+    },
+    Command {
+        name: "info",
+        arity: 2,
+        tips: OUTPUT,
+        summary: "Tells how the cluster does.",
+        run: cluster::info,
+        ..SUB
+    },
+    Command { name: "myid", arity: 2, summary: "Tells this node's id.", run: cluster::myid, ..SUB },
+    Command {
+        name: "myshardid",
+        arity: 2,
+        tips: OUTPUT,
+        since: "7.2.0",
+        summary: "Tells the id of this node's shard.",
+        run: cluster::myshardid,
+        ..SUB
+    },
+    Command {
+        name: "links",
+        arity: 2,
+        tips: OUTPUT,
+        since: "7.0.0",
+        complexity: "O(N) in the number of nodes",
+        summary: "Tells of the connections to other nodes.",
+        run: cluster::links,
+        ..SUB
+    },
+    Command {
+        name: "keyslot",
+        arity: 3,
+        complexity: "O(N) in the length of the key",
+        summary: "Tells the slot of a key.",
+        syntax: "key",
+        run: cluster::keyslot,
+        ..SUB
+    },
+    Command {
+        name: "countkeysinslot",
+        arity: 3,
+        summary: "Counts the keys in a slot.",
+        syntax: "slot",
+        run: cluster::countkeysinslot,
+        ..SUB
+    },
+    Command {
+        name: "getkeysinslot",
+        arity: 4,
+        tips: OUTPUT,
+        complexity: "O(N) in the number of keys asked for",
+        summary: "Lists keys of a slot.",
+        syntax: "slot count",
+        run: cluster::getkeysinslot,
+        ..SUB
+    },
+    Command {
+        name: "slot-stats",
+        arity: -4,
+        tips: &["nondeterministic_output", "request_policy:all_shards"],
+        since: "8.2.0",
+        complexity: "O(N) in the number of slots",
+        summary: "Counts the keys of slots, in the order of slots or of their counts.",
+        syntax: "<SLOTSRANGE start-slot end-slot | ORDERBY metric [LIMIT limit] [ASC | DESC]>",
+        run: cluster::slot_stats,
+        ..SUB
+    },
+    Command {
+        name: "replicas",
+        arity: 3,
+        flags: Flags::ADMIN.union(Flags::STALE),
+        tips: OUTPUT,
+        since: "5.0.0",
+        complexity: "O(N) in the number of replicas",
+        summary: "Lists the replicas of a node.",
+        syntax: "node-id",
+        run: cluster::replicas,
+        ..SUB
+    },
+    Command {
+        name: "slaves",
+        arity: 3,
+        flags: Flags::ADMIN.union(Flags::STALE),
+        tips: OUTPUT,
+        complexity: "O(N) in the number of replicas",
+        summary: "Lists the replicas of a node.",
+        syntax: "node-id",
+        deprecated: Some(Deprecated { since: "5.0.0", replaced_by: "`CLUSTER REPLICAS`" }),
+        run: cluster::replicas,
+        ..SUB
+    },
+    Command {
+        name: "count-failure-reports",
+        arity: 3,
+        flags: Flags::ADMIN.union(Flags::STALE),
+        tips: OUTPUT,
+        complexity: "O(N) in the number of reports",
+        summary: "Counts the nodes that hold a node to be failing.",
+        syntax: "node-id",
+        run: cluster::count_failure_reports,
+        ..SUB
+    },
+    Command {
+        name: "help",
+        arity: 2,
+        flags: Flags::LOADING.union(Flags::STALE),
+        since: "5.0.0",
+        summary: "Prints this text.",
+        run: cluster::help,
+        ..SUB
+    },
+];

@@ -1,0 +1,121 @@
+//! What must hold for every row.
+
+use resp::Args;
+
+use super::*;
+use crate::table::syntax::{arguments_of, total_words};
+
+#[test]
+fn every_row_is_complete() {
+    let registry = registry();
+    for info in registry.all() {
+        let (name, spec) = (&info.full_name, info.spec);
+        assert!(!spec.name.is_empty() && spec.name == spec.name.to_lowercase(), "{name}: lower case");
+        assert_ne!(spec.arity, 0, "{name}: arity");
+        assert!(spec.summary.len() > 5 && spec.summary.ends_with('.'), "{name}: summary");
+        assert!(!spec.complexity.is_empty(), "{name}: complexity");
+        let since: Vec<u32> = spec.since.split('.').map_while(|part| part.parse().ok()).collect();
+        assert_eq!(since.len(), 3, "{name}: since {}", spec.since);
+        if let Some(container) = info.container {
+            assert_eq!(spec.subcommands.len(), 0, "{name}: one level of subcommands");
+            assert_eq!(spec.group, registry.get(container).spec.group, "{name}: its container's group");
+        }
+        let is_write = spec.flags.contains(Flags::WRITE);
+        assert!(!(is_write && spec.flags.contains(Flags::READONLY)), "{name}: writes or reads");
+        let changes = KeyAccess::RW | KeyAccess::OW | KeyAccess::RM;
+        let specs_write = spec.keys.iter().any(|key| key.access.intersects(changes));
+        assert!(
+            spec.keys.is_empty() || !specs_write || is_write,
+            "{name}: its keys are written, it is no write"
+        );
+    }
+}
+
+#[test]
+fn no_name_stands_twice() {
+    let registry = registry();
+    let mut names: Vec<&str> = registry.all().map(|info| info.full_name.as_str()).collect();
+    names.sort_unstable();
+    let all = names.len();
+    names.dedup();
+    assert_eq!(names.len(), all);
+    for info in registry.all() {
+        let upper = info.full_name.to_uppercase();
+        let found = registry.find_full(upper.as_bytes()).map(|found| found.id);
+        assert_eq!(found, Some(info.id), "{upper} is found");
+    }
+}
+
+#[test]
+fn arity_agrees_with_the_syntax() {
+    for info in registry().all().filter(|info| info.runs_alone()) {
+        let (name, arity) = (&info.full_name, i64::from(info.spec.arity));
+        let first = if info.container.is_some() { 2 } else { 1 };
+        let arguments = arguments_of(info.spec, first).unwrap_or_else(|why| panic!("{name}: {why}"));
+        let (min, max) = total_words(&arguments);
+        if !info.subcommands.is_empty() {
+            continue;
+        }
+        let least = (first + min) as i64;
+        assert_eq!(least, arity.abs(), "{name}: {}", info.spec.syntax);
+        assert_eq!(arity > 0, max == Some(min), "{name}: {} is of fixed length", info.spec.syntax);
+    }
+}
+
+/// A command line of `len` words in which every number is 1, so that counted keys are there.
+fn words(info: &CommandInfo, len: usize) -> Vec<&[u8]> {
+    let mut words: Vec<&[u8]> = vec![b"1"; len];
+    words[0] = info.full_name.split('|').next().expect("a name").as_bytes();
+    if info.container.is_some() {
+        words[1] = info.spec.name.as_bytes();
+    }
+    words
+}
+
+#[test]
+fn the_quick_rule_finds_the_keys_of_the_specs() {
+    for info in registry().all() {
+        let least = usize::from(info.spec.arity.unsigned_abs());
+        let most = if info.spec.arity > 0 { least } else { least + 5 };
+        for len in least..=most {
+            let words = words(info, len);
+            let args = Args::from_slices(&words);
+            let mut by_spec = Vec::new();
+            let found = info.each_key(args, &mut |at, access| {
+                if !access.contains(KeyAccess::NOT_KEY) {
+                    by_spec.push(at);
+                }
+            });
+            let by_rule: Vec<usize> = match info.keys {
+                KeyRule::Specs => continue,
+                KeyRule::None => Vec::new(),
+                KeyRule::One(at) => vec![at],
+                KeyRule::Many { first, last, step } => {
+                    let last = if last < 0 { len as isize + last } else { last };
+                    (first..=last.max(0) as usize).step_by(step).collect()
+                }
+            };
+            assert_eq!(found, Ok(()), "{} with {len} words", info.full_name);
+            assert_eq!(by_rule, by_spec, "{} with {len} words", info.full_name);
+            assert!(by_rule.iter().all(|at| *at < len), "{}: keys within {len} words", info.full_name);
+        }
+    }
+}
+
+#[test]
+fn specs_that_find_several_groups_agree_with_the_three_numbers() {
+    for info in registry().all() {
+        let keys = info.legacy_keys;
+        if keys.movable || keys.first == 0 || info.spec.keys.len() < 2 {
+            continue;
+        }
+        let len = usize::from(info.spec.arity.unsigned_abs()) + if info.spec.arity < 0 { 2 } else { 0 };
+        let words = words(info, len);
+        let mut by_spec = Vec::new();
+        info.each_key(Args::from_slices(&words), &mut |at, _| by_spec.push(at as i64))
+            .expect("keys are there");
+        let last = if keys.last < 0 { len as i64 + keys.last } else { keys.last };
+        let by_numbers: Vec<i64> = (keys.first..=last).step_by(keys.step as usize).collect();
+        assert_eq!(by_spec, by_numbers, "{}", info.full_name);
+    }
+}
