@@ -19,6 +19,11 @@ pub struct Now {
 pub trait Clock: Send + Sync {
     /// Reads the clock.
     fn now(&self) -> Now;
+
+    /// Reads only [`Now::mono_us`], which is half the work.
+    fn mono_us(&self) -> u64 {
+        self.now().mono_us
+    }
 }
 
 /// The machine's clock.
@@ -45,7 +50,11 @@ impl Clock for SystemClock {
         // A machine set to before 1970 reads as 1970: no command can do better with it.
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let unix_us = unix.as_micros() as i64;
-        Now { unix_ms: unix_us / 1000, unix_us, mono_us: self.started.elapsed().as_micros() as u64 }
+        Now { unix_ms: unix_us / 1000, unix_us, mono_us: self.mono_us() }
+    }
+
+    fn mono_us(&self) -> u64 {
+        self.started.elapsed().as_micros() as u64
     }
 }
 

@@ -46,6 +46,14 @@ type Routed<'a> = (Result<&'a CommandInfo, ()>, Option<Position>);
 /// Arguments above which even a command flagged fast is timed on its own.
 const FAST_ARGS_MAX: usize = 64;
 
+/// Bytes above which a command is timed on its own, whatever it is.
+const BRIEF_WIRE_BYTES_MAX: usize = 32 * 1024;
+
+/// A slow log that starts below this wants every command timed on its own.
+const SLOWLOG_COARSE_US: i64 = 1_000;
+
+const _: () = assert!(BATCH_COMMANDS <= u32::BITS as usize, "a bit for each command of a batch");
+
 /// Runs the commands of a batch (at most [`BATCH_COMMANDS`]) in order. `input` is what the batch was
 /// decoded from; `worker.now` is the instant they run at.
 pub fn run_batch(
@@ -59,8 +67,10 @@ pub fn run_batch(
     debug_assert!(batch.len() <= BATCH_COMMANDS, "batch-bounds");
     let mut routed: [Routed<'_>; BATCH_COMMANDS] = [(Err(()), None); BATCH_COMMANDS];
     route(server, session.db, batch, input, &mut routed);
-    let started_us = worker.now.mono_us;
-    let mut untimed = 0;
+    let time_each = times_each(server);
+    let started_us = server.clock.mono_us();
+    // One bit a command: it ran and is timed with the batch.
+    let mut untimed = 0_u32;
     let mut progress = Progress { executed: 0, stop: Stop::Done };
     for (index, (info, position)) in routed.into_iter().enumerate().take(batch.len()) {
         let args = batch.command(index, input);
@@ -70,9 +80,10 @@ pub fn run_batch(
             progress.stop = Stop::Paused;
             break;
         }
-        if info.is_ok_and(|info| is_quick(info, args)) {
-            untimed += 1;
-            run_one(server, worker, session, args, info, position, out);
+        let brief = !time_each && batch.wire_bytes(index) <= BRIEF_WIRE_BYTES_MAX;
+        if brief && info.is_ok_and(|info| is_quick(info, args)) {
+            let ran = run_one(server, worker, session, args, info, position, out);
+            untimed |= u32::from(ran.is_some()) << index;
         } else {
             run_timed(server, worker, session, args, info, position, out);
         }
@@ -90,10 +101,16 @@ pub fn run_batch(
         }
     }
     worker.stats.commands.add(progress.executed as u64);
-    if untimed > 0 {
-        record_untimed(server, worker, &routed[..progress.executed], batch, input, started_us, untimed);
+    if untimed != 0 {
+        record_untimed(server, worker, &routed, started_us, untimed);
     }
     progress
+}
+
+/// True if somebody looks for commands that take less than a batch does.
+#[inline]
+fn times_each(server: &Server) -> bool {
+    (0..SLOWLOG_COARSE_US).contains(&server.config.hot().slowlog_log_slower_than_us())
 }
 
 /// True if reading the clock for this command alone would cost more than it is worth.
@@ -154,7 +171,7 @@ fn run_timed(
     position: Option<Position>,
     out: &mut Output,
 ) {
-    let started_us = server.clock.now().mono_us;
+    let started_us = server.clock.mono_us();
     let ran = run_one(server, worker, session, args, info, position, out);
     let now = server.clock.now();
     let elapsed_us = now.mono_us - started_us;
@@ -193,21 +210,19 @@ fn note_slow(
 fn record_untimed(
     server: &Server,
     worker: &mut Worker,
-    routed: &[Routed<'_>],
-    batch: &Batch,
-    input: &[u8],
+    routed: &[Routed<'_>; BATCH_COMMANDS],
     started_us: u64,
-    untimed: u64,
+    mut untimed: u32,
 ) {
-    let elapsed_ns = server.clock.now().mono_us.saturating_sub(started_us) * 1000;
-    let each_ns = elapsed_ns / untimed;
+    let now = server.clock.now();
+    worker.set_now(now);
+    let each_ns = now.mono_us.saturating_sub(started_us) * 1000 / u64::from(untimed.count_ones());
     let tracking = server.config.hot().latency_tracking();
-    for (index, (info, _)) in routed.iter().enumerate() {
-        if let Ok(info) = info
-            && is_quick(info, batch.command(index, input))
-        {
+    while untimed != 0 {
+        if let Ok(info) = routed[untimed.trailing_zeros() as usize].0 {
             worker.stats.command(info.id).record(each_ns, tracking);
         }
+        untimed &= untimed - 1;
     }
 }
 
