@@ -187,6 +187,8 @@ fn finding_positions() {
         ("LPOS l a RANK -1", ":6"),
         ("LPOS l a RANK -3", ":0"),
         ("LPOS l a RANK -4", "(nil)"),
+        ("LPOS l a RANK -9223372036854775807", "(nil)"),
+        ("LPOS l a RANK -9223372036854775808", ":6"),
         ("LPOS l a COUNT 0", "[:0 :3 :6]"),
         ("LPOS l a COUNT 2", "[:0 :3]"),
         ("LPOS l a COUNT 0 RANK -2", "[:3 :0]"),

@@ -34,18 +34,15 @@ fn parse(args: Args<'_>) -> CmdResult<Options> {
         let Some(value) = args.get(at + 1) else { return Err(Fault::SYNTAX) };
         if args::is(&args[at], "RANK") {
             let rank = args::int(value)?;
-            if rank == i64::MIN {
-                return Err(Fault::Text(
-                    "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
-                ));
-            }
             if rank == 0 {
                 return Err(Fault::Text(
                     "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... or use \
                      negative to start from the end of the list",
                 ));
             }
-            (options.reverse, options.skip) = (rank < 0, rank.unsigned_abs() - 1);
+            // The lowest number has no opposite: Redis 7.0 passes no match over then.
+            let skip = rank.checked_abs().map_or(0, |rank| rank.unsigned_abs() - 1);
+            (options.reverse, options.skip) = (rank < 0, skip);
         } else if args::is(&args[at], "COUNT") {
             options.count = Some(match not_negative(value, "ERR COUNT can't be negative")? {
                 0 => u64::MAX,
