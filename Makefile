@@ -1,0 +1,40 @@
+# Halcyon: what can be done with this repository. `make help` lists it.
+
+PORT ?= 6379
+BENCH ?=
+PEERS ?=
+FUZZ_INPUTS ?= 10000000
+
+export PATH := $(PATH):$(HOME)/.cargo/bin
+CARGO_TARGET_DIR ?= $(CURDIR)/target
+export CARGO_TARGET_DIR
+
+.DEFAULT_GOAL := help
+.PHONY: help run test bench miri fuzz clean
+
+help: ## This list
+	@sed -n -E 's/^([a-z]+):.*## (.*)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "%-14s%s\n", $$1, $$2 }'
+
+run: ## Build the server and run it on 127.0.0.1:6379 with its data in ./data (PORT=7000: on another port)
+	@scripts/install-dependencies build
+	@cargo build --release -p halcyon
+	@exec scripts/run $(PORT)
+
+test: ## Check everything from a fresh clone: format, lints, unit, model, differential, tool, process and client tests
+	@scripts/test
+
+bench: ## Measure side by side with every peer found (PEERS="name=path,...", BENCH="--quick --only get_set --save")
+	@scripts/install-dependencies build bench
+	@cargo build --release -p halcyon
+	@HALCYON_PEERS="$(or $(PEERS),$(HALCYON_PEERS))" python3 bench/run.py $(BENCH)
+
+miri: ## Run the store's unit tests, the unsafe code's, under Miri (installs it into a nightly toolchain)
+	@rustup toolchain install nightly --profile minimal --component miri --component rust-src
+	@MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test -p store --lib
+
+fuzz: ## Feed the decoder 10 million random inputs (FUZZ_INPUTS=N: another number)
+	@HALCYON_FUZZ_INPUTS=$(FUZZ_INPUTS) cargo test --release -p resp --test fuzz -- --nocapture
+
+clean: ## Remove what was built and downloaded here; ./data stays
+	@cargo clean
+	@rm -rf tests/clients/.cache
