@@ -5,6 +5,7 @@ pub mod cluster;
 pub mod command;
 mod command_shape;
 pub mod connection;
+pub mod hashes;
 pub mod keys;
 pub mod lists;
 pub mod scan;

@@ -6,6 +6,7 @@
 mod cluster;
 mod command;
 mod connection;
+mod hashes;
 mod keys;
 mod lists;
 mod registry;

@@ -87,6 +87,7 @@ const FAMILIES: &[&[Command]] = &[
     super::cluster::ROWS,
     super::command::ROWS,
     super::connection::ROWS,
+    super::hashes::ROWS,
     super::keys::ROWS,
     super::lists::ROWS,
     super::server::ROWS,

@@ -15,7 +15,7 @@ use crate::fault::{CmdResult, Fault};
 use crate::reply::Reply;
 
 pub use combine::{sdiff, sdiffstore, sinter, sintercard, sinterstore, sunion, sunionstore};
-pub use random::{spop, srandmember};
+pub use random::{Draw, spop, srandmember};
 
 /// SADD key member [member ...]
 pub fn sadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
