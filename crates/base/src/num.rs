@@ -65,6 +65,23 @@ pub fn parse_f64(text: &[u8]) -> Option<f64> {
     (!lost).then_some(value)
 }
 
+/// Reads the end of a range of scores, as C's `strtod` does where nobody looks at `errno`: what is too large is
+/// infinite, what is too small is zero; leading spaces are skipped, a NUL ends the text, and no text at all is zero.
+/// None for other trailing bytes and for NaN.
+pub fn parse_f64_saturating(text: &[u8]) -> Option<f64> {
+    let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
+    if text.is_empty() {
+        return Some(0.0);
+    }
+    let spaces = text.iter().take_while(|byte| matches!(byte, b' ' | b'\t'..=b'\r')).count();
+    let number = &text[spaces..];
+    let value = match HexFloat::parse(number) {
+        Some(hex) => hex.to_f64().unwrap_or_else(|| hex.saturated()),
+        None => std::str::from_utf8(number).ok()?.parse().ok()?,
+    };
+    (!value.is_nan()).then_some(value)
+}
+
 /// Writes `value` in decimal.
 #[inline]
 pub fn write_i64(out: &mut Vec<u8>, value: i64) {
@@ -198,6 +215,12 @@ impl HexFloat {
             _ => return None,
         }
         Some(HexFloat { negative: text[0] == b'-', mantissa, exponent, sticky })
+    }
+
+    /// What is left of a value that leaves the range of a double.
+    fn saturated(&self) -> f64 {
+        let magnitude = if self.exponent > 0 { f64::INFINITY } else { 0.0 };
+        if self.negative { -magnitude } else { magnitude }
     }
 
     /// None when the value leaves the range of a double.
@@ -381,6 +404,35 @@ mod tests {
                 String::from_utf8(out).unwrap()
             });
             assert_eq!(printed.as_deref(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn ends_of_ranges_saturate() {
+        let cases: &[(&[u8], Option<f64>)] = &[
+            (b"", Some(0.0)),
+            (b"1.5", Some(1.5)),
+            (b" \t1", Some(1.0)),
+            (b"1 ", None),
+            (b" ", None),
+            (b"1\0x", Some(1.0)),
+            (b"\0x", Some(0.0)),
+            (b"1e400", Some(f64::INFINITY)),
+            (b"-1e400", Some(f64::NEG_INFINITY)),
+            (b"1e-400", Some(0.0)),
+            (b"0x1p5000", Some(f64::INFINITY)),
+            (b"-0x1p5000", Some(f64::NEG_INFINITY)),
+            (b"0x1p-5000", Some(0.0)),
+            (b"0x1p3", Some(8.0)),
+            (b"+inf", Some(f64::INFINITY)),
+            (b"-Infinity", Some(f64::NEG_INFINITY)),
+            (b"nan", None),
+            (b"(1", None),
+            (b"1e", None),
+            (b"x", None),
+        ];
+        for &(text, expected) in cases {
+            assert_eq!(parse_f64_saturating(text), expected, "{}", text.escape_ascii());
         }
     }
 

@@ -12,3 +12,4 @@ pub mod scan;
 pub mod server;
 pub mod sets;
 pub mod strings;
+pub mod zsets;

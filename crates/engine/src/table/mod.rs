@@ -14,6 +14,7 @@ mod server;
 mod sets;
 mod strings;
 pub mod syntax;
+mod zsets;
 
 use bitflags::bitflags;
 

@@ -93,6 +93,7 @@ const FAMILIES: &[&[Command]] = &[
     super::server::ROWS,
     super::sets::ROWS,
     super::strings::ROWS,
+    super::zsets::ROWS,
 ];
 
 /// The registry of all commands.

@@ -1,0 +1,258 @@
+//! ZPOPMIN, ZPOPMAX and ZMPOP.
+
+use base::limits::BIG_INPUT_ELEMENTS;
+use store::{Kind, Typed, ValueRef, ZSet};
+
+use super::{members_head, removed, show, stream_range};
+use crate::args::{self, Args};
+use crate::commands::algebra::{self, Input};
+use crate::ctx::Ctx;
+use crate::fault::{CmdResult, Fault};
+use crate::reply::Reply;
+
+/// Which members are taken, and how the reply is built.
+#[derive(Clone, Copy)]
+struct Pop {
+    max: bool,
+    count: usize,
+    form: Form,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// Member and score, or all of them in one row.
+    Flat,
+    /// An array of pairs.
+    Pairs,
+    /// The key, and an array of pairs.
+    KeyAndPairs,
+}
+
+impl Pop {
+    fn event(self) -> &'static str {
+        if self.max { "zpopmax" } else { "zpopmin" }
+    }
+
+    /// All that comes before `taken` members.
+    fn head(self, reply: &mut Reply<'_>, key: &[u8], taken: usize) {
+        match self.form {
+            Form::Flat => reply.array(2 * taken),
+            Form::Pairs => members_head(reply, taken, true),
+            Form::KeyAndPairs => {
+                reply.array(2);
+                reply.bulk(key);
+                reply.array(taken);
+            }
+        }
+    }
+
+    /// Writes one member with its score.
+    fn show(self) -> super::Show {
+        match self.form {
+            Form::Flat => show(resp::Proto::V2, true),
+            Form::Pairs | Form::KeyAndPairs => show(resp::Proto::V3, true),
+        }
+    }
+
+    fn reply_none(self, reply: &mut Reply<'_>) {
+        match self.form {
+            Form::Flat | Form::Pairs => reply.empty_array(),
+            Form::KeyAndPairs => reply.null_array(),
+        }
+    }
+
+    /// Replies with the members that the sorted set loses.
+    fn reply_taken(self, reply: &mut Reply<'_>, key: &[u8], zset: &ZSet) {
+        let taken = self.count.min(zset.len());
+        self.head(reply, key, taken);
+        let first = if self.max { zset.len() - 1 } else { 0 };
+        stream_range(reply, zset, first, taken, self.max, self.show());
+    }
+
+    /// The sorted set without them. It keeps at least one member.
+    fn rest(self, zset: &ZSet) -> ZSet {
+        let mut rest = zset.clone();
+        if self.max {
+            rest.remove_range(zset.len() - self.count, zset.len() - 1);
+        } else {
+            rest.remove_range(0, self.count - 1);
+        }
+        rest
+    }
+
+    /// Pops from the first of `keys` that is there.
+    fn run(self, ctx: &mut Ctx<'_>, keys: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
+        let Some((key, len)) = first_there(ctx, keys)? else {
+            self.reply_none(reply);
+            return Ok(());
+        };
+        if self.count == 0 {
+            reply.empty_array();
+        } else if self.count >= len {
+            if let Some(zset) = peek(ctx, key)? {
+                self.reply_taken(reply, key, &zset);
+            }
+            ctx.delete(key);
+            removed(ctx, key, self.event(), true);
+        } else if self.count <= BIG_INPUT_ELEMENTS {
+            self.head(reply, key, self.count);
+            let (mut out, show) = (reply.encoder(), self.show());
+            ctx.edit(key, |zset: &mut ZSet| {
+                for _ in 0..self.count {
+                    let taken = if self.max { zset.pop_max() } else { zset.pop_min() };
+                    let Some((member, score)) = taken else { unreachable!("zpop: fewer than there are") };
+                    show(&mut out, &member, score);
+                }
+            })?;
+            removed(ctx, key, self.event(), false);
+        } else {
+            self.run_aside(ctx, keys, reply)?;
+        }
+        Ok(())
+    }
+
+    /// Pops more members than can be removed while others wait.
+    fn run_aside(self, ctx: &mut Ctx<'_>, keys: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
+        let owned_keys = keys.to_owned();
+        algebra::derive(
+            ctx,
+            reply,
+            keys.at(0),
+            keys.iter(),
+            |_: &[Option<Candidate>]| usize::MAX,
+            move |inputs| {
+                let found = inputs.iter().enumerate().find_map(|(at, input)| Some((at, input.clone()?)));
+                match found {
+                    None => Ok(None),
+                    Some((_, Candidate::Other)) => Err(Fault::WRONG_TYPE),
+                    Some((at, Candidate::ZSet(zset))) => {
+                        let rest = (self.count < zset.len()).then(|| self.rest(&zset));
+                        Ok(Some((at, zset, rest)))
+                    }
+                }
+            },
+            move |ctx, reply, _, outcome: CmdResult<_>| {
+                let Some((at, before, rest)) = outcome? else {
+                    self.reply_none(reply);
+                    return Ok(());
+                };
+                let key = owned_keys.as_args().at(at);
+                let emptied = rest.is_none();
+                match rest {
+                    Some(rest) => {
+                        ctx.edit(key, |zset: &mut ZSet| *zset = rest)?;
+                    }
+                    None => {
+                        ctx.delete(key);
+                    }
+                }
+                removed(ctx, key, self.event(), emptied);
+                self.reply_taken(reply, key, &before);
+                Ok(())
+            },
+        )
+    }
+}
+
+/// A clone of the sorted set at `key`, not counted as a read.
+fn peek(ctx: &mut Ctx<'_>, key: &[u8]) -> CmdResult<Option<ZSet>> {
+    let Some(view) = ctx.peek(key) else { return Ok(None) };
+    match view.value() {
+        ValueRef::Object(value) => ZSet::of(value).cloned().map(Some).ok_or(Fault::WRONG_TYPE),
+        ValueRef::Inline(_) => Err(Fault::WRONG_TYPE),
+    }
+}
+
+/// The first key that is there, and the size of its sorted set.
+fn first_there<'a>(ctx: &mut Ctx<'_>, keys: Args<'a>) -> CmdResult<Option<(&'a [u8], usize)>> {
+    for key in keys.iter() {
+        if let Some(zset) = peek(ctx, key)? {
+            return Ok(Some((key, zset.len())));
+        }
+    }
+    Ok(None)
+}
+
+/// What may be popped from: other types are noticed only where they come first.
+#[derive(Clone)]
+enum Candidate {
+    ZSet(ZSet),
+    Other,
+}
+
+impl Input for Candidate {
+    fn read(ctx: &mut Ctx<'_>, key: &[u8]) -> CmdResult<Option<Candidate>> {
+        Ok(match ctx.peek_kind(key) {
+            None => None,
+            Some(Kind::ZSet) => peek(ctx, key)?.map(Candidate::ZSet),
+            Some(_) => Some(Candidate::Other),
+        })
+    }
+
+    fn elements(&self) -> usize {
+        match self {
+            Candidate::ZSet(zset) => zset.len(),
+            Candidate::Other => 0,
+        }
+    }
+
+    fn is_same(&self, other: &Candidate) -> bool {
+        match (self, other) {
+            (Candidate::ZSet(a), Candidate::ZSet(b)) => a.is_same(b),
+            (Candidate::Other, Candidate::Other) => true,
+            _ => false,
+        }
+    }
+}
+
+/// ZPOPMIN key [count]
+pub fn zpopmin(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
+    pop_one_key(ctx, args, reply, false)
+}
+
+/// ZPOPMAX key [count]
+pub fn zpopmax(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
+    pop_one_key(ctx, args, reply, true)
+}
+
+fn pop_one_key(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, max: bool) -> CmdResult {
+    if args.len() > 3 {
+        return Err(Fault::SYNTAX);
+    }
+    let count = match args.get(2) {
+        Some(count) => args::int(count).ok().and_then(|count| usize::try_from(count).ok()),
+        None => Some(1),
+    };
+    let count = count.ok_or(Fault::NOT_POSITIVE)?;
+    let form = if args.len() == 3 && reply.proto() == resp::Proto::V3 { Form::Pairs } else { Form::Flat };
+    Pop { max, count, form }.run(ctx, Args::from_slices(&[args.at(1)]), reply)
+}
+
+/// ZMPOP numkeys key [key ...] <MIN | MAX> [COUNT count]
+pub fn zmpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
+    let positive = |arg: &[u8], fault: Fault| {
+        let number = args::int(arg).ok().and_then(|number| usize::try_from(number).ok());
+        number.filter(|number| *number > 0).ok_or(fault)
+    };
+    let key_count = positive(&args[1], Fault::Text("ERR numkeys should be greater than 0"))?;
+    let end = key_count.checked_add(2).filter(|end| *end < args.len()).ok_or(Fault::SYNTAX)?;
+    let max = match &args[end] {
+        word if args::is(word, "MIN") => false,
+        word if args::is(word, "MAX") => true,
+        _ => return Err(Fault::SYNTAX),
+    };
+    let options = args.from(end + 1);
+    let count = match options.len() {
+        0 => 1,
+        1 => return Err(Fault::SYNTAX),
+        _ if args::is(&options[0], "COUNT") => {
+            positive(&options[1], Fault::Text("ERR count should be greater than 0"))?
+        }
+        _ => return Err(Fault::SYNTAX),
+    };
+    if options.len() > 2 {
+        return Err(Fault::SYNTAX);
+    }
+    let keys: Vec<&[u8]> = args.from(2).iter().take(key_count).collect();
+    Pop { max, count, form: Form::KeyAndPairs }.run(ctx, Args::from_slices(&keys), reply)
+}
