@@ -24,7 +24,11 @@ pub fn is(arg: &[u8], word: &str) -> bool {
 
 /// A database number.
 pub fn db_index(arg: &[u8], databases: usize) -> CmdResult<usize> {
-    match usize::try_from(int(arg)?) {
+    let index = int(arg)?;
+    if i32::try_from(index).is_err() {
+        return Err(Fault::OUT_OF_I32);
+    }
+    match usize::try_from(index) {
         Ok(db) if db < databases => Ok(db),
         _ => Err(Fault::DB_OUT_OF_RANGE),
     }

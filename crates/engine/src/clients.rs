@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{
-    AtomicBool, AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed,
+    AtomicBool, AtomicI32, AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed,
 };
 
 use parking_lot::Mutex;
@@ -80,6 +80,8 @@ pub struct Client {
     pub worker: AtomicU16,
     /// Its number among that worker's connections.
     pub token: AtomicU32,
+    /// Its socket's file descriptor, -1 for none: CLIENT LIST shows it.
+    pub fd: AtomicI32,
     /// Unix milliseconds of its last command.
     pub last_active_ms: AtomicI64,
     /// Selected database.
@@ -141,6 +143,7 @@ impl Clients {
             created_s: now_ms / 1000,
             worker: AtomicU16::new(worker),
             token: AtomicU32::new(u32::MAX),
+            fd: AtomicI32::new(-1),
             last_active_ms: AtomicI64::new(now_ms),
             db: AtomicU32::new(0),
             last_command: AtomicU16::new(0),

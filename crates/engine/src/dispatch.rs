@@ -196,7 +196,8 @@ fn note_slow(
         && elapsed_us >= threshold_us as u64
         && !info.spec.flags.contains(Flags::SKIP_SLOWLOG)
     {
-        server.slowlog.push(args, elapsed_us, now_s, &session.client, hot.slowlog_len_max() as usize);
+        let len_max = hot.slowlog_len_max() as usize;
+        server.slowlog.push(&info.full_name, args, elapsed_us, now_s, &session.client, len_max);
     }
     let threshold_ms = hot.latency_monitor_threshold_ms();
     if threshold_ms > 0 && elapsed_us >= threshold_ms as u64 * 1000 {
@@ -309,7 +310,7 @@ fn admit<'s>(
         Ok(info) if info.subcommands.is_empty() && arity_fits(info, args) => info,
         _ => server.registry.resolve(args)?,
     };
-    if !session.authenticated && info.needs_auth() {
+    if !session.authenticated && info.needs_auth() && server.requires_auth() {
         return Err(Fault::NO_AUTH);
     }
     if info.spec.flags.contains(Flags::DENYOOM) && server.out_of_memory() {

@@ -26,6 +26,9 @@ impl Fault {
     pub const NOT_FLOAT: Fault = Fault::Text("ERR value is not a valid float");
     /// An integer outside what the command takes.
     pub const OUT_OF_RANGE: Fault = Fault::Text("ERR value is out of range");
+    /// An integer beyond 32 bits where Redis keeps a C `int`.
+    pub const OUT_OF_I32: Fault =
+        Fault::Text("ERR value is out of range, value must between -2147483648 and 2147483647");
     /// A count below zero.
     pub const NOT_POSITIVE: Fault = Fault::Text("ERR value is out of range, must be positive");
     /// The key must exist.

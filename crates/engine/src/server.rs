@@ -10,8 +10,11 @@ use store::{Keyspace, Placement, Thresholds};
 use crate::clients::Clients;
 use crate::config::Config;
 use crate::slowlog::Slowlog;
-use crate::stats::{Counter, ErrorStats, Rate, WorkerStats};
-use crate::table::{Registry, registry};
+use crate::stats::{CommandTotals, Counter, ErrorStats, HISTOGRAM_BUCKETS, Rate, WorkerStats};
+use crate::table::{CommandId, Registry, registry};
+
+/// The version of Redis whose commands, replies and texts this server has: what clients go by.
+pub const REDIS_VERSION: &str = "7.4.2";
 
 /// Commands that a CLIENT PAUSE holds back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,6 +164,8 @@ pub struct Server {
     pub started: Now,
     /// DEBUG SET-ACTIVE-EXPIRE.
     pub active_expire: AtomicBool,
+    /// Bytes allocated when the server was made.
+    pub startup_bytes: u64,
     /// Resident bytes when last asked for: INFO must not read files.
     pub resident_bytes: AtomicU64,
     /// Events of the latency monitor.
@@ -188,6 +193,7 @@ impl Server {
             rates: Mutex::default(),
             started,
             active_expire: AtomicBool::new(true),
+            startup_bytes: store::alloc::used_bytes() as u64,
             resident_bytes: AtomicU64::new(host.resident_bytes()),
             latency: crate::latency::LatencyMonitor::default(),
             cluster,
@@ -201,6 +207,27 @@ impl Server {
     /// A counter summed over all workers.
     pub fn total(&self, counter: impl Fn(&WorkerStats) -> &Counter) -> u64 {
         self.stats.iter().map(|stats| counter(stats).get()).sum()
+    }
+
+    /// Statistics of a command, summed over all workers.
+    pub fn command_totals(&self, id: CommandId) -> CommandTotals {
+        self.stats.iter().map(|stats| stats.command(id)).fold(CommandTotals::default(), |sum, stats| {
+            CommandTotals {
+                calls: sum.calls + stats.calls.get(),
+                time_ns: sum.time_ns + stats.time_ns.get(),
+                rejected: sum.rejected + stats.rejected.get(),
+                failed: sum.failed + stats.failed.get(),
+            }
+        })
+    }
+
+    /// Run times of a command over all workers; `None` if none was recorded.
+    pub fn histogram(&self, id: CommandId) -> Option<[u64; HISTOGRAM_BUCKETS]> {
+        let mut sums = [0; HISTOGRAM_BUCKETS];
+        for histogram in self.stats.iter().filter_map(|stats| stats.command(id).histogram()) {
+            sums.iter_mut().zip(histogram).for_each(|(sum, bucket)| *sum += bucket.get());
+        }
+        sums.iter().any(|sum| *sum > 0).then_some(sums)
     }
 
     /// Encoding thresholds.

@@ -5,11 +5,15 @@ use std::collections::VecDeque;
 use parking_lot::Mutex;
 use resp::Args;
 
+use crate::args::is;
 use crate::clients::Client;
+use crate::config::directives::{self, Flags};
 
 /// Arguments kept of a command, and bytes kept of each (Redis: SLOWLOG_ENTRY_MAX_*).
 const ARGS_MAX: usize = 32;
 const ARG_BYTES_MAX: usize = 128;
+/// What is kept of a password.
+const REDACTED: &[u8] = b"(redacted)";
 
 /// One slow command.
 #[derive(Clone, Debug)]
@@ -39,8 +43,16 @@ struct Entries {
 pub struct Slowlog(Mutex<Entries>);
 
 impl Slowlog {
-    /// Adds a command; the log keeps `len_max`.
-    pub fn push(&self, args: Args<'_>, duration_us: u64, at_s: i64, client: &Client, len_max: usize) {
+    /// Adds a command, by its full name in the table and its arguments; the log keeps `len_max`.
+    pub fn push(
+        &self,
+        command: &str,
+        args: Args<'_>,
+        duration_us: u64,
+        at_s: i64,
+        client: &Client,
+        len_max: usize,
+    ) {
         let mut entries = self.0.lock();
         let id = entries.next_id;
         entries.next_id += 1;
@@ -48,7 +60,7 @@ impl Slowlog {
             id,
             at_s,
             duration_us,
-            args: clipped(args),
+            args: clipped(command, args),
             address: client.peer.address(),
             name: client.identity().name,
         });
@@ -76,12 +88,15 @@ impl Slowlog {
     }
 }
 
-fn clipped(args: Args<'_>) -> Vec<Vec<u8>> {
+fn clipped(command: &str, args: Args<'_>) -> Vec<Vec<u8>> {
     let kept = if args.len() > ARGS_MAX { ARGS_MAX - 1 } else { args.len() };
+    let secrets = secrets(command, args);
     let mut clipped: Vec<Vec<u8>> = args
         .iter()
         .take(kept)
-        .map(|arg| match arg.len().checked_sub(ARG_BYTES_MAX) {
+        .enumerate()
+        .map(|(at, arg)| match arg.len().checked_sub(ARG_BYTES_MAX) {
+            _ if secrets.contains(&at) => REDACTED.to_vec(),
             Some(rest @ 1..) => {
                 [&arg[..ARG_BYTES_MAX], format!("... ({rest} more bytes)").as_bytes()].concat()
             }
@@ -92,4 +107,31 @@ fn clipped(args: Args<'_>) -> Vec<Vec<u8>> {
         clipped.push(format!("... ({} more arguments)", args.len() - kept).into_bytes());
     }
     clipped
+}
+
+/// Which arguments must never be shown to anybody: passwords and the names they belong to.
+pub fn secrets(command: &str, args: Args<'_>) -> Vec<usize> {
+    let mut secrets = Vec::new();
+    match command {
+        "auth" => secrets.extend(1..args.len()),
+        "hello" => {
+            let mut at = 2;
+            while at < args.len() {
+                if is(args.at(at), "AUTH") {
+                    secrets.extend([at + 1, at + 2]);
+                    at += 3;
+                } else {
+                    // SETNAME and its name, which may be called AUTH.
+                    at += 1 + usize::from(is(args.at(at), "SETNAME"));
+                }
+            }
+        }
+        "config|set" => {
+            let is_secret =
+                |name: &[u8]| directives::find(name).is_some_and(|row| row.flags.contains(Flags::SENSITIVE));
+            secrets.extend((2..args.len()).step_by(2).filter(|at| is_secret(args.at(*at))).map(|at| at + 1));
+        }
+        _ => {}
+    }
+    secrets
 }

@@ -38,6 +38,39 @@ pub const HISTOGRAM_BUCKETS: usize = 40;
 /// Latencies of one command, by powers of two.
 pub type Histogram = [Counter; HISTOGRAM_BUCKETS];
 
+/// The longest time that a bucket stands for, in nanoseconds, as Redis's histograms of two significant digits
+/// round it: what INFO latencystats and LATENCY HISTOGRAM print. The first is 1.031 us.
+pub fn bucket_end_ns(bucket: usize) -> u64 {
+    let end_ns = 1u64 << bucket.max(10);
+    end_ns + end_ns / 128 - 1
+}
+
+/// As [`bucket_end_ns`], in whole microseconds.
+pub fn bucket_end_us(bucket: usize) -> u64 {
+    bucket_end_ns(bucket) / 1000
+}
+
+/// The buckets of a merged histogram with their own counts and the counts up to them.
+pub fn cumulative(histogram: &[u64; HISTOGRAM_BUCKETS]) -> impl Iterator<Item = (usize, u64, u64)> {
+    histogram.iter().enumerate().scan(0, |upto, (bucket, here)| {
+        *upto += here;
+        Some((bucket, *here, *upto))
+    })
+}
+
+/// Statistics of one command, summed over the workers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CommandTotals {
+    /// Times it ran.
+    pub calls: u64,
+    /// Nanoseconds it ran in all.
+    pub time_ns: u64,
+    /// Times it was refused before it ran.
+    pub rejected: u64,
+    /// Times it ran and replied with an error.
+    pub failed: u64,
+}
+
 /// Statistics of one command on one worker.
 #[derive(Default)]
 pub struct CommandStats {
@@ -95,6 +128,10 @@ pub struct WorkerStats {
     pub input_bytes: Counter,
     /// Bytes written.
     pub output_bytes: Counter,
+    /// Reads from sockets that brought bytes.
+    pub reads: Counter,
+    /// Writes to sockets.
+    pub writes: Counter,
     /// Lookups for reading that found a key.
     pub keyspace_hits: Counter,
     /// Lookups for reading that found none.
@@ -121,6 +158,8 @@ impl WorkerStats {
             rejected_connections: Counter::default(),
             input_bytes: Counter::default(),
             output_bytes: Counter::default(),
+            reads: Counter::default(),
+            writes: Counter::default(),
             keyspace_hits: Counter::default(),
             keyspace_misses: Counter::default(),
             output_pauses: Counter::default(),
@@ -146,6 +185,8 @@ impl WorkerStats {
             &self.rejected_connections,
             &self.input_bytes,
             &self.output_bytes,
+            &self.reads,
+            &self.writes,
             &self.keyspace_hits,
             &self.keyspace_misses,
             &self.output_pauses,
@@ -175,6 +216,11 @@ impl ErrorStats {
             let code = if kinds.len() < ERROR_KINDS_MAX { code } else { "ERRORSTATS_OVERFLOW" };
             *kinds.entry(code.to_owned()).or_default() += 1;
         }
+    }
+
+    /// Calls `each` with every code and its count.
+    pub fn each(&self, mut each: impl FnMut(&str, u64)) {
+        self.0.lock().iter().for_each(|(code, count)| each(code, *count));
     }
 
     /// All counts, by code.

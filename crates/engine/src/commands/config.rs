@@ -1,0 +1,106 @@
+//! CONFIG: reading and changing directives at run time.
+
+use crate::args::Args;
+use crate::commands::client::print_help;
+use crate::ctx::Ctx;
+use crate::fault::{CmdResult, Fault};
+use crate::reply::Reply;
+
+const HELP: &[&str] = &[
+    "CONFIG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "GET <pattern> [<pattern> ...]",
+    "    Tell the directives whose names match a glob, and their values.",
+    "SET <directive> <value> [<directive> <value> ...]",
+    "    Change directives, all of them or none.",
+    "RESETSTAT",
+    "    Set the statistics that INFO shows to zero.",
+    "REWRITE",
+    "    Write the configuration in force to the file it was read from.",
+    "HELP",
+    "    Print this text.",
+];
+
+pub(crate) fn help(_: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
+    print_help(HELP, reply)
+}
+
+pub(crate) fn get(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
+    let patterns: Vec<&[u8]> = args.from(2).iter().collect();
+    let found = ctx.server().config.get(&patterns);
+    reply.map(found.len());
+    for (name, value) in &found {
+        reply.text(name);
+        reply.bulk(value);
+    }
+    Ok(())
+}
+
+pub(crate) fn set(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
+    let words: Vec<&[u8]> = args.from(2).iter().collect();
+    let (pairs, rest) = words.as_chunks::<2>();
+    if !rest.is_empty() {
+        return Err(Fault::SYNTAX);
+    }
+    let pairs: Vec<(&[u8], &[u8])> = pairs.iter().map(|[name, value]| (*name, *value)).collect();
+    let is_local = ctx.session().client.peer.is_local();
+    ctx.server().config.set_from(&pairs, is_local).map_err(Fault::Owned)?;
+    reply.ok();
+    Ok(())
+}
+
+pub(crate) fn resetstat(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
+    ctx.server().reset_stats();
+    reply.ok();
+    Ok(())
+}
+
+/// CONFIG REWRITE: waits for the disk, so it does not run on a worker.
+pub(crate) fn rewrite(ctx: &mut Ctx<'_>, _: Args<'_>, _: &mut Reply<'_>) -> CmdResult {
+    ctx.defer(|lane| {
+        lane.server().config.rewrite().map_err(Fault::Owned)?;
+        lane.reply().ok();
+        Ok(())
+    });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Harness;
+
+    #[test]
+    fn directives_are_read_and_changed() {
+        let mut harness = Harness::new();
+        for (line, expected) in [
+            ("CONFIG", "-ERR wrong number of arguments for 'config' command"),
+            ("CONFIG FOO", "-ERR unknown subcommand 'FOO'. Try CONFIG HELP."),
+            ("CONFIG GET nosuch", "[]"),
+            ("CONFIG GET maxmemory-p* timeout", "[maxmemory-policy noeviction timeout 0]"),
+            ("CONFIG SET timeout", "-ERR wrong number of arguments for 'config|set' command"),
+            ("CONFIG SET timeout 5 maxmemory", "-ERR syntax error"),
+            (
+                "CONFIG SET timeout 5 nosuch 1",
+                "-ERR Unknown option or number of arguments for CONFIG SET - 'nosuch'",
+            ),
+            ("CONFIG GET timeout", "[timeout 0]"),
+            ("CONFIG SET timeout 5 maxmemory 1gb", "+OK"),
+            ("CONFIG GET timeout maxmemory", "[timeout 5 maxmemory 1073741824]"),
+            ("CONFIG REWRITE", "-ERR The server is running without a config file"),
+        ] {
+            harness.check(line, expected);
+        }
+        let mut harness = harness.resp3();
+        harness.check("CONFIG GET timeout", "%{timeout=5}");
+    }
+
+    #[test]
+    fn statistics_are_reset() {
+        let mut harness = Harness::new();
+        harness.run("GET k");
+        assert!(harness.run("INFO commandstats").contains("cmdstat_get:calls=1,"));
+        assert!(harness.run("INFO stats").contains("keyspace_misses:1\r\n"));
+        harness.check("CONFIG RESETSTAT", "+OK");
+        assert!(!harness.run("INFO commandstats").contains("cmdstat_get"));
+        assert!(harness.run("INFO stats").contains("keyspace_misses:0\r\n"));
+    }
+}

@@ -1,0 +1,497 @@
+//! INFO: what the server is, does and has done.
+//!
+//! Costs the same with any number of keys and clients, and reads no file: monitoring polls it. Names and order
+//! are those of Redis 7.4. What this server does not have (forks, scripts, modules, replicas) is shown with the
+//! values of a Redis that never used it, because tools look for the fields.
+
+use std::fmt::{Display, Write};
+
+use crate::args::Args;
+use crate::commands::info_counts;
+use crate::commands::memory::MemoryFigures;
+use crate::ctx::Ctx;
+use crate::fault::CmdResult;
+use crate::reply::Reply;
+use crate::server::{REDIS_VERSION, Server};
+use base::clock::Now;
+
+/// The text so far.
+pub(crate) struct Fields(pub(crate) String);
+
+impl Fields {
+    /// Begins a section.
+    fn section(&mut self, title: &str) {
+        if !self.0.is_empty() {
+            self.0.push_str("\r\n");
+        }
+        self.0.push_str("# ");
+        self.0.push_str(title);
+        self.0.push_str("\r\n");
+    }
+
+    /// Adds a field.
+    pub fn add(&mut self, name: &str, value: impl Display) {
+        self.0.push_str(name);
+        // Writing to a string cannot fail.
+        let _ = write!(self.0, ":{value}\r\n");
+    }
+
+    fn add_zeros(&mut self, names: &[&str]) {
+        names.iter().for_each(|name| self.add(name, 0));
+    }
+
+    /// Adds a number of bytes, plainly and again for people.
+    fn add_bytes(&mut self, name: &str, human_name: &str, bytes: u64) {
+        self.add(name, bytes);
+        self.add(human_name, Human(bytes));
+    }
+
+    fn add_fixed(&mut self, name: &str, value: f64) {
+        self.0.push_str(name);
+        let _ = write!(self.0, ":{value:.2}\r\n");
+    }
+}
+
+/// Bytes for people, as Redis writes them: `512B`, `1.06M`.
+struct Human(u64);
+
+impl Display for Human {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.0 < 1024 {
+            return write!(f, "{}B", self.0);
+        }
+        let exponent = (self.0.ilog2() / 10).min(5);
+        let unit = ["B", "K", "M", "G", "T", "P"][exponent as usize];
+        write!(f, "{:.2}{unit}", self.0 as f64 / (1u64 << (10 * exponent)) as f64)
+    }
+}
+
+/// What a section is made from.
+pub(crate) struct Source<'a> {
+    /// The server.
+    pub server: &'a Server,
+    /// The instant of the command.
+    pub now: Now,
+}
+
+struct Section {
+    title: &'static str,
+    /// Shown without being asked for.
+    is_default: bool,
+    fill: fn(&Source<'_>, &mut Fields),
+}
+
+/// All sections, in the order in which they are shown. A section is asked for by its title in lower case.
+const SECTIONS: &[Section] = &[
+    Section { title: "Server", is_default: true, fill: server },
+    Section { title: "Clients", is_default: true, fill: clients },
+    Section { title: "Memory", is_default: true, fill: memory },
+    Section { title: "Persistence", is_default: true, fill: persistence },
+    Section { title: "Stats", is_default: true, fill: stats },
+    Section { title: "Replication", is_default: true, fill: replication },
+    Section { title: "CPU", is_default: true, fill: cpu },
+    Section { title: "Modules", is_default: true, fill: |_, _| () },
+    Section { title: "Commandstats", is_default: false, fill: info_counts::commands },
+    Section { title: "Errorstats", is_default: true, fill: info_counts::errors },
+    Section { title: "Latencystats", is_default: false, fill: info_counts::latencies },
+    Section { title: "Cluster", is_default: true, fill: cluster },
+    Section { title: "Keyspace", is_default: true, fill: info_counts::keyspace },
+];
+
+/// INFO [section ...]: a section's name, `default`, `all` or `everything`, any number of them.
+pub(crate) fn info(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
+    let source = Source { server: ctx.server(), now: ctx.now() };
+    let asks = |word: &str| args.from(1).iter().any(|arg| arg.eq_ignore_ascii_case(word.as_bytes()));
+    let all = asks("all") || asks("everything");
+    let default = args.len() == 1 || asks("default");
+    let mut fields = Fields(String::with_capacity(if all { 32 * 1024 } else { 8 * 1024 }));
+    for section in SECTIONS {
+        if all || (default && section.is_default) || asks(section.title) {
+            fields.section(section.title);
+            (section.fill)(&source, &mut fields);
+        }
+    }
+    reply.verbatim("txt", fields.0.as_bytes());
+    Ok(())
+}
+
+fn server(source: &Source<'_>, fields: &mut Fields) {
+    let Source { server, now } = source;
+    let (config, process) = (&server.config, &server.process);
+    let uptime_s = now.mono_us.saturating_sub(server.started.mono_us) / 1_000_000;
+    let port = config.int("port");
+    fields.add("redis_version", REDIS_VERSION);
+    fields.add("redis_git_sha1", "00000000");
+    fields.add("redis_git_dirty", 0);
+    fields.add("redis_build_id", "0000000000000000");
+    fields.add("redis_mode", if server.cluster.enabled { "cluster" } else { "standalone" });
+    fields.add("server_name", "halcyon");
+    fields.add("halcyon_version", env!("CARGO_PKG_VERSION"));
+    fields.add("os", &process.os);
+    fields.add("arch_bits", usize::BITS);
+    fields.add("monotonic_clock", "POSIX clock_gettime");
+    fields.add("multiplexing_api", process.multiplexing_api);
+    fields.add("atomicvar_api", "c11-builtin");
+    fields.add("gcc_version", "0.0.0");
+    fields.add("process_id", process.pid);
+    fields.add("process_supervised", "no");
+    fields.add("run_id", &process.run_id);
+    fields.add("tcp_port", port);
+    fields.add("server_time_usec", now.unix_us);
+    fields.add("uptime_in_seconds", uptime_s);
+    fields.add("uptime_in_days", uptime_s / 86_400);
+    let hz = config.hot().hz();
+    fields.add("hz", hz);
+    fields.add("configured_hz", hz);
+    fields.add("lru_clock", crate::worker::access_clock(now.unix_ms));
+    fields.add("executable", &process.executable);
+    fields.add("config_file", config.config_file().unwrap_or("".as_ref()).display());
+    fields.add("io_threads_active", u8::from(process.workers > 1));
+    fields.add("worker_threads", process.workers);
+    listeners(source, port, fields);
+}
+
+fn listeners(source: &Source<'_>, port: i64, fields: &mut Fields) {
+    let config = &source.server.config;
+    let mut number = 0;
+    if port != 0 {
+        let binds = config.list("bind").into_iter().map(|bind| {
+            let bind = String::from_utf8_lossy(&bind).into_owned();
+            format!("bind={bind},")
+        });
+        let binds: String = binds.collect();
+        fields.add("listener0", format_args!("name=tcp,{binds}port={port}"));
+        number = 1;
+    }
+    let unix = config.string("unixsocket");
+    if !unix.is_empty() {
+        fields.add(&format!("listener{number}"), format_args!("name=unix,bind={unix}"));
+    }
+}
+
+fn clients(source: &Source<'_>, fields: &mut Fields) {
+    let server = source.server;
+    fields.add("connected_clients", server.clients.connected());
+    fields.add("cluster_connections", 0);
+    fields.add("maxclients", server.config.int("maxclients"));
+    fields.add("client_recent_max_input_buffer", 0);
+    fields.add("client_recent_max_output_buffer", 0);
+    fields.add("blocked_clients", server.clients.blocked());
+    fields.add_zeros(&[
+        "tracking_clients",
+        "pubsub_clients",
+        "watching_clients",
+        "clients_in_timeout_table",
+        "total_watched_keys",
+        "total_blocking_keys",
+        "total_blocking_keys_on_nokey",
+    ]);
+}
+
+fn memory(source: &Source<'_>, fields: &mut Fields) {
+    let server = source.server;
+    let memory = MemoryFigures::of(server, source.now.unix_ms);
+    fields.add_bytes("used_memory", "used_memory_human", memory.used);
+    fields.add_bytes("used_memory_rss", "used_memory_rss_human", memory.resident);
+    fields.add_bytes("used_memory_peak", "used_memory_peak_human", memory.peak);
+    fields.add("used_memory_peak_perc", format_args!("{:.2}%", memory.peak_percent()));
+    fields.add("used_memory_overhead", memory.overhead());
+    fields.add("used_memory_startup", memory.startup);
+    fields.add("used_memory_dataset", memory.dataset());
+    fields.add("used_memory_dataset_perc", format_args!("{:.2}%", memory.dataset_percent()));
+    fields.add("allocator_allocated", memory.used);
+    fields.add("allocator_active", memory.used);
+    fields.add("allocator_resident", memory.resident);
+    fields.add("allocator_muzzy", 0);
+    let total = server.process.system_memory_bytes;
+    fields.add_bytes("total_system_memory", "total_system_memory_human", total);
+    fields.add_zeros(&["used_memory_lua", "used_memory_vm_eval"]);
+    fields.add("used_memory_lua_human", Human(0));
+    fields.add_zeros(&[
+        "used_memory_scripts_eval",
+        "number_of_cached_scripts",
+        "number_of_functions",
+        "number_of_libraries",
+        "used_memory_vm_functions",
+        "used_memory_vm_total",
+    ]);
+    fields.add("used_memory_vm_total_human", Human(0));
+    fields.add_zeros(&["used_memory_functions", "used_memory_scripts"]);
+    fields.add("used_memory_scripts_human", Human(0));
+    fields.add_bytes("maxmemory", "maxmemory_human", server.config.hot().maxmemory_bytes());
+    fields.add("maxmemory_policy", server.config.string("maxmemory-policy"));
+    fields.add_fixed("allocator_frag_ratio", 1.0);
+    fields.add("allocator_frag_bytes", 0);
+    fields.add_fixed("allocator_rss_ratio", memory.fragmentation());
+    fields.add("allocator_rss_bytes", memory.fragmentation_bytes());
+    fields.add_fixed("rss_overhead_ratio", 1.0);
+    fields.add("rss_overhead_bytes", 0);
+    fields.add_fixed("mem_fragmentation_ratio", memory.fragmentation());
+    fields.add("mem_fragmentation_bytes", memory.fragmentation_bytes());
+    fields.add_zeros(&[
+        "mem_not_counted_for_evict",
+        "mem_replication_backlog",
+        "mem_total_replication_buffers",
+        "mem_clients_slaves",
+    ]);
+    fields.add("mem_clients_normal", memory.clients);
+    fields.add_zeros(&["mem_cluster_links", "mem_aof_buffer"]);
+    fields.add("mem_allocator", "mimalloc");
+    fields.add("mem_overhead_db_hashtable_rehashing", 0);
+    fields.add("active_defrag_running", 0);
+    fields.add("lazyfree_pending_objects", server.keyspace.garbage_pending());
+}
+
+fn persistence(source: &Source<'_>, fields: &mut Fields) {
+    let server = source.server;
+    fields.add_zeros(&[
+        "loading",
+        "async_loading",
+        "current_cow_peak",
+        "current_cow_size",
+        "current_cow_size_age",
+    ]);
+    fields.add_fixed("current_fork_perc", 0.0);
+    fields.add_zeros(&["current_save_keys_processed", "current_save_keys_total"]);
+    fields.add("rdb_changes_since_last_save", server.total(|stats| &stats.dirty));
+    fields.add("rdb_bgsave_in_progress", 0);
+    fields.add("rdb_last_save_time", server.started.unix_ms / 1000);
+    fields.add("rdb_last_bgsave_status", "ok");
+    fields.add("rdb_last_bgsave_time_sec", -1);
+    fields.add("rdb_current_bgsave_time_sec", -1);
+    fields.add_zeros(&[
+        "rdb_saves",
+        "rdb_last_cow_size",
+        "rdb_last_load_keys_expired",
+        "rdb_last_load_keys_loaded",
+        "aof_enabled",
+        "aof_rewrite_in_progress",
+        "aof_rewrite_scheduled",
+    ]);
+    fields.add("aof_last_rewrite_time_sec", -1);
+    fields.add("aof_current_rewrite_time_sec", -1);
+    fields.add("aof_last_bgrewrite_status", "ok");
+    fields.add_zeros(&["aof_rewrites", "aof_rewrites_consecutive_failures"]);
+    fields.add("aof_last_write_status", "ok");
+    fields.add_zeros(&["aof_last_cow_size", "module_fork_in_progress", "module_fork_last_cow_size"]);
+}
+
+fn stats(source: &Source<'_>, fields: &mut Fields) {
+    let server = source.server;
+    let keyspace = &server.keyspace;
+    let (commands_per_s, input_per_s, output_per_s) = {
+        let rates = server.rates.lock();
+        (rates.commands.per_second(), rates.input.per_second(), rates.output.per_second())
+    };
+    fields.add("total_connections_received", server.total(|stats| &stats.connections));
+    fields.add("total_commands_processed", server.total(|stats| &stats.commands));
+    fields.add("instantaneous_ops_per_sec", commands_per_s);
+    fields.add("total_net_input_bytes", server.total(|stats| &stats.input_bytes));
+    fields.add("total_net_output_bytes", server.total(|stats| &stats.output_bytes));
+    fields.add_zeros(&["total_net_repl_input_bytes", "total_net_repl_output_bytes"]);
+    fields.add_fixed("instantaneous_input_kbps", input_per_s as f64 / 1024.0);
+    fields.add_fixed("instantaneous_output_kbps", output_per_s as f64 / 1024.0);
+    fields.add_fixed("instantaneous_input_repl_kbps", 0.0);
+    fields.add_fixed("instantaneous_output_repl_kbps", 0.0);
+    fields.add("rejected_connections", server.total(|stats| &stats.rejected_connections));
+    fields.add_zeros(&["sync_full", "sync_partial_ok", "sync_partial_err"]);
+    fields.add("expired_subkeys", 0);
+    fields.add("expired_keys", keyspace.expired_keys());
+    fields.add_fixed("expired_stale_perc", 0.0);
+    fields.add("expired_time_cap_reached_count", keyspace.expired_time_cap_reached());
+    fields.add_zeros(&[
+        "expire_cycle_cpu_milliseconds",
+        "evicted_keys",
+        "evicted_clients",
+        "evicted_scripts",
+        "total_eviction_exceeded_time",
+        "current_eviction_exceeded_time",
+    ]);
+    fields.add("keyspace_hits", server.total(|stats| &stats.keyspace_hits));
+    fields.add("keyspace_misses", server.total(|stats| &stats.keyspace_misses));
+    fields.add_zeros(&[
+        "pubsub_channels",
+        "pubsub_patterns",
+        "pubsubshard_channels",
+        "latest_fork_usec",
+        "total_forks",
+        "migrate_cached_sockets",
+        "slave_expires_tracked_keys",
+        "active_defrag_hits",
+        "active_defrag_misses",
+        "active_defrag_key_hits",
+        "active_defrag_key_misses",
+        "total_active_defrag_time",
+        "current_active_defrag_time",
+        "tracking_total_keys",
+        "tracking_total_items",
+        "tracking_total_prefixes",
+        "unexpected_error_replies",
+    ]);
+    fields.add("total_error_replies", server.total(|stats| &stats.errors));
+    fields.add("dump_payload_sanitizations", 0);
+    fields.add("total_reads_processed", server.total(|stats| &stats.reads));
+    fields.add("total_writes_processed", server.total(|stats| &stats.writes));
+    fields.add_zeros(&["io_threaded_reads_processed", "io_threaded_writes_processed"]);
+    let disconnections = server.total(|stats| &stats.limit_disconnections);
+    fields.add("client_query_buffer_limit_disconnections", disconnections);
+    fields.add("client_output_buffer_limit_disconnections", 0);
+    fields.add("client_output_pauses", server.total(|stats| &stats.output_pauses));
+    fields.add_zeros(&["reply_buffer_shrinks", "reply_buffer_expands"]);
+    fields.add("eventloop_cycles", server.total(|stats| &stats.loop_turns));
+}
+
+fn replication(source: &Source<'_>, fields: &mut Fields) {
+    let server = source.server;
+    fields.add("role", "master");
+    fields.add("connected_slaves", 0);
+    fields.add("master_failover_state", "no-failover");
+    fields.add("master_replid", &server.process.run_id);
+    fields.add("master_replid2", "0000000000000000000000000000000000000000");
+    fields.add("master_repl_offset", 0);
+    fields.add("second_repl_offset", -1);
+    fields.add("repl_backlog_active", 0);
+    fields.add("repl_backlog_size", server.config.int("repl-backlog-size"));
+    fields.add_zeros(&["repl_backlog_first_byte_offset", "repl_backlog_histlen"]);
+}
+
+fn cpu(source: &Source<'_>, fields: &mut Fields) {
+    let used = source.server.host.cpu_seconds();
+    // Nobody is forked: children use none.
+    for (name, seconds) in [
+        ("used_cpu_sys", used.system),
+        ("used_cpu_user", used.user),
+        ("used_cpu_sys_children", 0.0),
+        ("used_cpu_user_children", 0.0),
+    ] {
+        fields.add(name, format_args!("{seconds:.6}"));
+    }
+}
+
+fn cluster(source: &Source<'_>, fields: &mut Fields) {
+    fields.add("cluster_enabled", u8::from(source.server.cluster.enabled));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Harness;
+
+    fn sections(info: &str) -> Vec<&str> {
+        info.lines().filter_map(|line| line.strip_prefix("# ")).collect()
+    }
+
+    #[test]
+    fn sections_are_chosen_by_name() {
+        let mut harness = Harness::new();
+        let default =
+            "Server Clients Memory Persistence Stats Replication CPU Modules Errorstats Cluster Keyspace";
+        let all = "Server Clients Memory Persistence Stats Replication CPU Modules Commandstats Errorstats Latencystats Cluster \
+                   Keyspace";
+        for (line, expected) in [
+            ("INFO", default),
+            ("INFO default", default),
+            ("INFO ALL", all),
+            ("INFO everything", all),
+            ("INFO keyspace nosuch SERVER server", "Server Keyspace"),
+            ("INFO commandstats default cpu", &all.replace("Latencystats ", "")),
+            ("INFO nosuch", ""),
+        ] {
+            assert_eq!(sections(&harness.run(line)).join(" "), expected, "{line}");
+        }
+        assert_eq!(
+            harness.run("INFO cluster modules"),
+            "# Modules\r\n\r\n# Cluster\r\ncluster_enabled:0\r\n"
+        );
+    }
+
+    #[test]
+    fn every_line_is_a_field() {
+        let mut harness = Harness::new();
+        harness.run("SET k v");
+        let info = harness.run("INFO everything");
+        let mut names = Vec::new();
+        for line in info.split("\r\n").filter(|line| !line.is_empty() && !line.starts_with("# ")) {
+            names.push(line.split_once(':').unwrap_or_else(|| panic!("no field: {line}")).0);
+        }
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count, "a field appears twice");
+        // What tools read, beyond what every line shows.
+        for name in [
+            "redis_version",
+            "redis_mode",
+            "run_id",
+            "tcp_port",
+            "uptime_in_seconds",
+            "connected_clients",
+            "blocked_clients",
+            "maxclients",
+            "used_memory",
+            "used_memory_rss",
+            "used_memory_peak",
+            "mem_fragmentation_ratio",
+            "maxmemory_policy",
+            "loading",
+            "rdb_bgsave_in_progress",
+            "aof_rewrite_in_progress",
+            "rdb_last_save_time",
+            "total_connections_received",
+            "total_commands_processed",
+            "instantaneous_ops_per_sec",
+            "expired_keys",
+            "evicted_keys",
+            "keyspace_hits",
+            "rejected_connections",
+            "role",
+            "connected_slaves",
+            "master_repl_offset",
+            "used_cpu_user",
+            "cluster_enabled",
+            "db0",
+            "cmdstat_set",
+            "latency_percentiles_usec_set",
+        ] {
+            assert!(names.contains(&name), "{name} is missing");
+        }
+    }
+
+    #[test]
+    fn figures_follow_what_happens() {
+        let mut harness = Harness::new();
+        harness.advance_ms(90_061_000);
+        for (line, field) in [
+            ("SET k v", "rdb_changes_since_last_save:1"),
+            ("SET e v EX 100", "db0:keys=2,expires=1,avg_ttl="),
+            ("GET k", "keyspace_hits:1"),
+            ("GET missing", "keyspace_misses:1"),
+            ("NOSUCH", "errorstat_ERR:count=1"),
+            ("LPUSH k a", "errorstat_WRONGTYPE:count=1"),
+            ("PING", "total_error_replies:2"),
+            ("PING", "uptime_in_days:1"),
+            ("PING", "connected_clients:1"),
+            ("CONFIG SET maxmemory 1gb", "maxmemory_human:1.00G"),
+        ] {
+            harness.run(line);
+            let info = harness.run("INFO");
+            assert!(info.lines().any(|found| found.starts_with(field)), "{line}: {field} in {info}");
+        }
+        assert!(!harness.run("INFO").contains("db1:"));
+    }
+
+    #[test]
+    fn bytes_for_people() {
+        for (bytes, expected) in [
+            (0, "0B"),
+            (1023, "1023B"),
+            (1024, "1.00K"),
+            (1_113_848, "1.06M"),
+            (25_276_502_016, "23.54G"),
+            (1 << 42, "4.00T"),
+            (u64::MAX, "16384.00P"),
+        ] {
+            assert_eq!(Human(bytes).to_string(), expected);
+        }
+    }
+}
