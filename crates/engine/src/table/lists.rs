@@ -1,8 +1,8 @@
 //! Lists.
 
 use super::{
-    Categories, Command, Flags, Group, KeyAccess, KeySpec, ONE_RO, ONE_RO_ACCESS, ONE_RW_ACCESS_DELETE,
-    ONE_RW_DELETE, ONE_RW_INSERT, ONE_RW_UPDATE,
+    Categories, Command, Deprecated, Flags, Group, KeyAccess, KeySpec, ONE_RO, ONE_RO_ACCESS,
+    ONE_RW_ACCESS_DELETE, ONE_RW_DELETE, ONE_RW_INSERT, ONE_RW_UPDATE,
 };
 use crate::commands::lists;
 
@@ -194,6 +194,10 @@ pub const ROWS: &[Command] = &[
         complexity: "O(1)",
         summary: "Takes the last element of one list, pushes it onto the front of another, and returns it.",
         syntax: "source destination",
+        deprecated: Some(Deprecated {
+            since: "6.2.0",
+            replaced_by: "`LMOVE` with the `RIGHT` and `LEFT` arguments",
+        }),
         run: lists::rpoplpush,
         ..LIST
     },

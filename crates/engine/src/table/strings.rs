@@ -1,8 +1,8 @@
 //! Rows of the string commands.
 
 use super::{
-    Categories, Command, Flags, Group, InvalidKeys, KeyAccess, KeySpec, ONE_OW_UPDATE, ONE_RO, ONE_RO_ACCESS,
-    ONE_RW_ACCESS_DELETE, ONE_RW_ACCESS_UPDATE, ONE_RW_INSERT, ONE_RW_UPDATE,
+    Categories, Command, Deprecated, Flags, Group, InvalidKeys, KeyAccess, KeySpec, ONE_OW_UPDATE, ONE_RO,
+    ONE_RO_ACCESS, ONE_RW_ACCESS_DELETE, ONE_RW_ACCESS_UPDATE, ONE_RW_INSERT, ONE_RW_UPDATE,
 };
 use crate::args::{Args, is};
 use crate::commands::strings::{self, counters, parts, subsequence};
@@ -139,6 +139,7 @@ pub const ROWS: &[Command] = &[
         complexity: "O(1)",
         summary: "Replaces a string and answers the one before.",
         syntax: "key value",
+        deprecated: Some(Deprecated { since: "6.2.0", replaced_by: "`SET` with the `!GET` argument" }),
         run: strings::getset,
         ..Command::BLANK
     },
@@ -178,7 +179,7 @@ pub const ROWS: &[Command] = &[
         since: "2.6.0",
         complexity: "O(1)",
         summary: "Raises a float by an amount; no key counts as 0.",
-        syntax: "key increment",
+        syntax: "key increment:double",
         run: counters::incrbyfloat,
         ..Command::BLANK
     },
@@ -333,6 +334,7 @@ pub const ROWS: &[Command] = &[
         complexity: "O(N) in the bytes read",
         summary: "Reads part of a string, as GETRANGE does.",
         syntax: "key start end",
+        deprecated: Some(Deprecated { since: "2.0.0", replaced_by: "`GETRANGE`" }),
         run: parts::getrange,
         ..Command::BLANK
     },

@@ -3,7 +3,7 @@
 //! ```text
 //! syntax      = *item
 //! item        = TOKEN                  a word without lower-case letters; it takes the argument after it
-//!             | name                   an argument
+//!             | name [":" type]        an argument; without a type, of the one that its name tells
 //!             | "<" choice ">"         one of several
 //!             | "[" choice "]"         as "<>", and may be left out
 //!             | "[" items "..." "]"    after the same items: they may be repeated
@@ -52,15 +52,18 @@ impl Kind {
         }
     }
 
-    /// The kind that an argument's name tells: the table's rows keep to these names.
+    fn of_word(word: &str) -> Option<Kind> {
+        [Kind::String, Kind::Integer, Kind::Double].into_iter().find(|kind| kind.as_str() == word)
+    }
+
+    /// The kind that an argument's name tells, where the syntax does not say otherwise.
     fn of_name(name: &str) -> Kind {
         match name {
             "pattern" => Kind::Pattern,
-            "key" => Kind::Key,
             "seconds" | "milliseconds" | "count" | "index" | "start" | "stop" | "end" | "offset"
             | "numkeys" | "db" | "destination-db" | "index1" | "index2" | "slot" | "start-slot"
-            | "end-slot" | "port" | "rank" | "num-matches" | "len" | "limit" | "decrement" | "bit"
-            | "cursor" | "protover" | "client-id" | "min-idle-time" | "numreplicas" | "numlocal" => {
+            | "end-slot" | "port" | "rank" | "num-matches" | "len" | "limit" | "decrement" | "increment"
+            | "bit" | "cursor" | "protover" | "client-id" | "min-idle-time" | "numreplicas" | "numlocal" => {
                 Kind::Integer
             }
             "score" | "weight" | "longitude" | "latitude" | "radius" | "width" | "height" | "timeout" => {
@@ -291,7 +294,13 @@ impl<'a> Parser<'a> {
         match lexeme {
             "[" => Ok(Argument { optional: true, ..self.bracketed("]")? }),
             "<" => self.bracketed(">"),
-            word if !is_token(word) => Ok(Argument::new(word.to_owned(), Kind::of_name(word))),
+            word if !is_token(word) => {
+                let (name, kind) = match word.split_once(':') {
+                    Some((name, kind)) => (name, Kind::of_word(kind).ok_or(format!("no type '{kind}'"))?),
+                    None => (word, Kind::of_name(word)),
+                };
+                Ok(Argument::new(name.to_owned(), kind))
+            }
             word => {
                 if !self.peek().is_some_and(|next| next == "<" || !is_token(next)) {
                     return Ok(Argument::token(word));
@@ -352,15 +361,26 @@ fn mark_keys(arguments: &mut [Argument], command: &Command, place: &mut Option<u
         let spec = command.keys.iter().position(|spec| {
             let here = |begin: usize| *place == Some(begin) && argument.arguments.is_empty();
             let found = match (spec.begin, spec.find) {
-                (Begin::Index(begin), Find::Range { .. }) => here(begin.into()),
+                (Begin::Index(begin), Find::Range { last, step, .. }) => {
+                    let begin = usize::from(begin);
+                    (begin..=begin + last.max(0) as usize).step_by(step.max(1).into()).any(here)
+                }
                 (Begin::Index(begin), Find::KeyNum { first, .. }) => here((begin + first).into()),
                 (Begin::Keyword(word, _), _) => argument.token.as_deref() == Some(word),
+                // SORT: what its patterns name is read, and STORE's destination is written.
+                (Begin::Unknown, _) => match argument.kind {
+                    Kind::Pattern => spec.access.contains(KeyAccess::RO),
+                    _ => argument.name == "destination" && spec.access.contains(KeyAccess::OW),
+                },
                 _ => false,
             };
             found && !spec.access.contains(KeyAccess::NOT_KEY)
         });
         if spec.is_some() && argument.kind != Kind::PureToken {
-            (argument.kind, argument.key_spec) = (Kind::Key, spec);
+            argument.key_spec = spec;
+            if argument.kind != Kind::Pattern {
+                argument.kind = Kind::Key;
+            }
         }
         let own_token = argument.token.is_some() && argument.kind != Kind::PureToken;
         *place = place.map(|place| place + usize::from(own_token));
@@ -400,7 +420,7 @@ pub fn for_people(syntax: &str) -> String {
                     word if is_token(word) => shown.push_str(word),
                     word => {
                         shown.push('<');
-                        shown.push_str(word);
+                        shown.push_str(word.split(':').next().unwrap_or(word));
                         shown.push('>');
                     }
                 }
@@ -442,6 +462,7 @@ mod tests {
         for (syntax, expected) in [
             ("", ""),
             ("name value", "name:string, value:string"),
+            ("increment start:string [by:double]", "increment:integer, start:string, by:double?"),
             ("member [member ...]", "member:string*"),
             ("[member ...]", "member:string?*"),
             ("[member [member ...]]", "member:string?*"),
@@ -467,7 +488,7 @@ mod tests {
         ] {
             assert_eq!(show(&parse(syntax).expect(syntax)), expected, "{syntax}");
         }
-        for broken in ["[NX", "NX]", "a | b", "<>", "[a | ]", "...", "[a>"] {
+        for broken in ["[NX", "NX]", "a | b", "<>", "[a | ]", "...", "[a>", "a:b"] {
             assert!(parse(broken).is_err(), "{broken}");
         }
     }
@@ -480,6 +501,11 @@ mod tests {
             &[KeySpec { begin: Begin::Keyword("STREAMS", 1), ..KeySpec::range(KeyAccess::RO, 0, -1, 1) }];
         const PAIRS: &[KeySpec] = &[KeySpec::range(KeyAccess::OW, 1, -1, 2)];
         const SECOND: &[KeySpec] = &[KeySpec::one(KeyAccess::OW, 2)];
+        const PAIR: &[KeySpec] = &[KeySpec::range(KeyAccess::RO, 1, 1, 1)];
+        const UNKNOWN: &[KeySpec] = &[
+            KeySpec { begin: Begin::Unknown, find: Find::Unknown, ..KeySpec::one(KeyAccess::RO, 0) },
+            KeySpec { begin: Begin::Unknown, find: Find::Unknown, ..KeySpec::one(KeyAccess::OW, 0) },
+        ];
         const CHANNEL: &[KeySpec] = &[KeySpec::one(KeyAccess::NOT_KEY, 1)];
         for (syntax, keys, expected) in [
             ("name", ONE_RO, "name:key#0"),
@@ -499,6 +525,10 @@ mod tests {
                 SECOND,
                 "and-or-or:oneof(@AND and:pure-token, @OR or:pure-token), destkey:key#0",
             ),
+            ("key1 key2 [LEN]", PAIR, "key1:key#0, key2:key#0, @LEN len:pure-token?"),
+            ("[BY pattern] [STORE destination]", UNKNOWN, {
+                "@BY pattern:pattern#0?, @STORE destination:key#1?"
+            }),
             ("channel message", CHANNEL, "channel:string, message:string"),
         ] {
             let command = Command { syntax, keys, ..Command::BLANK };
@@ -521,7 +551,7 @@ mod tests {
 
     #[test]
     fn people_read_it_in_brackets() {
-        assert_eq!(for_people("slot count"), "<slot> <count>");
+        assert_eq!(for_people("slot count:string"), "<slot> <count>");
         assert_eq!(for_people("<ON | OFF> [a b ...]"), "(ON|OFF) [<a> <b> ...]");
     }
 }
