@@ -121,3 +121,68 @@ fn specs_that_find_several_groups_agree_with_the_three_numbers() {
         assert_eq!(by_spec, by_numbers, "{}", info.full_name);
     }
 }
+
+/// The facts of a row, in the form of `redis-7.0.15-commands.txt`.
+fn facts(info: &CommandInfo) -> String {
+    fn join<T: AsRef<str>>(mut words: Vec<T>, sorted: bool, between: &str) -> String {
+        if sorted {
+            words.sort_by(|a, b| a.as_ref().cmp(b.as_ref()));
+        }
+        let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
+        if words.is_empty() { "-".to_owned() } else { words.join(between) }
+    }
+    let spec = info.spec;
+    let flags = FLAG_WORDS.iter().filter(|(flag, _)| spec.flags.contains(*flag)).map(|(_, word)| *word);
+    let flags = flags.chain(info.legacy_keys.movable.then_some("movablekeys")).collect();
+    let categories = CATEGORY_WORDS.iter().filter(|(category, _)| spec.all_categories().contains(*category));
+    let specs = spec.keys.iter().map(|key| {
+        let access =
+            ACCESS_WORDS.iter().filter(|(flag, _)| key.access.contains(*flag)).map(|(_, word)| *word);
+        let begin = match key.begin {
+            Begin::Index(index) => index.to_string(),
+            Begin::Keyword(word, from) => format!("{word}@{from}"),
+            Begin::Unknown => "?".to_owned(),
+        };
+        let find = match key.find {
+            Find::Range { last, step, limit } => format!("range:{last}:{step}:{limit}"),
+            Find::KeyNum { num_at, first, step } => format!("counted:{num_at}:{first}:{step}"),
+            Find::Unknown => "?".to_owned(),
+        };
+        format!("{}/{begin}/{find}", join(access.collect(), false, ","))
+    });
+    let keys = info.legacy_keys;
+    [
+        info.full_name.clone(),
+        spec.arity.to_string(),
+        join(flags, true, ","),
+        format!("{}:{}:{}", keys.first, keys.last, keys.step),
+        join(categories.map(|(_, word)| format!("@{word}")).collect(), false, ","),
+        join(spec.tips.to_vec(), true, ","),
+        join(specs.collect(), false, ";"),
+        spec.group.as_str().to_owned(),
+        spec.since.to_owned(),
+        spec.deprecated.map_or("-", |deprecated| deprecated.since).to_owned(),
+    ]
+    .join(" ")
+}
+
+/// Rows that say something else than Redis 7.0.15 on purpose.
+const OTHERWISE: &[&str] = &[];
+
+#[test]
+fn rows_say_what_redis_says() {
+    let redis = include_str!("../../tests/data/redis-7.0.15-commands.txt");
+    let mut wrong = String::new();
+    let mut compared = 0;
+    for line in redis.lines().filter(|line| !line.starts_with('#')) {
+        let name = line.split(' ').next().unwrap_or_default();
+        let Some(info) = registry().find_full(name.as_bytes()) else { continue };
+        compared += 1;
+        let ours = facts(info);
+        if ours != line && !OTHERWISE.contains(&name) {
+            wrong.push_str(&format!("redis: {line}\nours:  {ours}\n"));
+        }
+    }
+    assert!(compared > 80, "{compared} rows compared");
+    assert!(wrong.is_empty(), "\n{wrong}");
+}
