@@ -1,8 +1,8 @@
 //! Rows of the hash commands.
 
 use super::{
-    Categories, Command, Flags, Group, ONE_RO, ONE_RO_ACCESS, ONE_RW_ACCESS_UPDATE, ONE_RW_DELETE,
-    ONE_RW_INSERT, ONE_RW_UPDATE,
+    Categories, Command, Deprecated, Flags, Group, ONE_RO, ONE_RO_ACCESS, ONE_RW_ACCESS_UPDATE,
+    ONE_RW_DELETE, ONE_RW_INSERT, ONE_RW_UPDATE,
 };
 use crate::commands::hashes;
 
@@ -79,7 +79,7 @@ pub const ROWS: &[Command] = &[
         keys: ONE_RW_ACCESS_UPDATE,
         since: "2.6.0",
         summary: "Adds to the float in a field; a missing field counts as 0.",
-        syntax: "key field increment",
+        syntax: "key field increment:double",
         run: hashes::hincrbyfloat,
         ..HASH
     },
@@ -124,6 +124,10 @@ pub const ROWS: &[Command] = &[
         complexity: "O(N) where N is the number of fields given.",
         summary: "Sets several fields, as HSET does.",
         syntax: "key field value [field value ...]",
+        deprecated: Some(Deprecated {
+            since: "4.0.0",
+            replaced_by: "`HSET` with multiple field-value pairs",
+        }),
         run: hashes::hmset,
         ..HASH
     },

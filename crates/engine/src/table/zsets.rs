@@ -1,8 +1,8 @@
 //! Rows of the sorted set commands.
 
 use super::{
-    Categories, Command, Flags, Group, KeyAccess, KeySpec, ONE_RO, ONE_RO_ACCESS, ONE_RW_ACCESS_DELETE,
-    ONE_RW_ACCESS_UPDATE, ONE_RW_DELETE, ONE_RW_UPDATE,
+    Categories, Command, Deprecated, Flags, Group, KeyAccess, KeySpec, ONE_RO, ONE_RO_ACCESS,
+    ONE_RW_ACCESS_DELETE, ONE_RW_ACCESS_UPDATE, ONE_RW_DELETE, ONE_RW_UPDATE,
 };
 use crate::commands::zsets;
 
@@ -64,7 +64,7 @@ pub const ROWS: &[Command] = &[
         since: "2.0.0",
         complexity: LOGARITHMIC,
         summary: "Counts the members with scores within a range.",
-        syntax: "key min max",
+        syntax: "key min:double max:double",
         run: zsets::zcount,
         ..ZSET
     },
@@ -99,7 +99,7 @@ pub const ROWS: &[Command] = &[
         keys: ONE_RW_ACCESS_UPDATE,
         complexity: LOGARITHMIC,
         summary: "Adds to the score of a member, which is added if missing.",
-        syntax: "key increment member",
+        syntax: "key increment:double member",
         run: zsets::zincrby,
         ..ZSET
     },
@@ -222,7 +222,7 @@ pub const ROWS: &[Command] = &[
         keys: ONE_RO_ACCESS,
         complexity: RANGE,
         summary: "Returns the members within a range of ranks, scores or names.",
-        syntax: "key start stop [BYSCORE | BYLEX] [REV] [LIMIT offset count] [WITHSCORES]",
+        syntax: "key start:string stop:string [BYSCORE | BYLEX] [REV] [LIMIT offset count] [WITHSCORES]",
         run: zsets::zrange,
         ..ZSET
     },
@@ -235,6 +235,7 @@ pub const ROWS: &[Command] = &[
         complexity: RANGE,
         summary: "Returns the members within a range of names, all scores being equal.",
         syntax: "key min max [LIMIT offset count]",
+        deprecated: Some(Deprecated { since: "6.2.0", replaced_by: "`ZRANGE` with the `BYLEX` argument" }),
         run: zsets::zrangebylex,
         ..ZSET
     },
@@ -246,7 +247,8 @@ pub const ROWS: &[Command] = &[
         since: "1.0.5",
         complexity: RANGE,
         summary: "Returns the members with scores within a range.",
-        syntax: "key min max [WITHSCORES] [LIMIT offset count]",
+        syntax: "key min:double max:double [WITHSCORES] [LIMIT offset count]",
+        deprecated: Some(Deprecated { since: "6.2.0", replaced_by: "`ZRANGE` with the `BYSCORE` argument" }),
         run: zsets::zrangebyscore,
         ..ZSET
     },
@@ -316,7 +318,7 @@ pub const ROWS: &[Command] = &[
         keys: ONE_RW_DELETE,
         complexity: RANGE_REMOVAL,
         summary: "Removes the members with scores within a range.",
-        syntax: "key min max",
+        syntax: "key min:double max:double",
         run: zsets::zremrangebyscore,
         ..ZSET
     },
@@ -328,6 +330,7 @@ pub const ROWS: &[Command] = &[
         complexity: RANGE,
         summary: "Returns the members within a range of ranks, the highest score first.",
         syntax: "key start stop [WITHSCORES]",
+        deprecated: Some(Deprecated { since: "6.2.0", replaced_by: "`ZRANGE` with the `REV` argument" }),
         run: zsets::zrevrange,
         ..ZSET
     },
@@ -340,6 +343,10 @@ pub const ROWS: &[Command] = &[
         complexity: RANGE,
         summary: "Returns the members within a range of names, the last first, all scores being equal.",
         syntax: "key max min [LIMIT offset count]",
+        deprecated: Some(Deprecated {
+            since: "6.2.0",
+            replaced_by: "`ZRANGE` with the `REV` and `BYLEX` arguments",
+        }),
         run: zsets::zrevrangebylex,
         ..ZSET
     },
@@ -351,7 +358,11 @@ pub const ROWS: &[Command] = &[
         since: "2.2.0",
         complexity: RANGE,
         summary: "Returns the members with scores within a range, the highest first.",
-        syntax: "key max min [WITHSCORES] [LIMIT offset count]",
+        syntax: "key max:double min:double [WITHSCORES] [LIMIT offset count]",
+        deprecated: Some(Deprecated {
+            since: "6.2.0",
+            replaced_by: "`ZRANGE` with the `REV` and `BYSCORE` arguments",
+        }),
         run: zsets::zrevrangebyscore,
         ..ZSET
     },
