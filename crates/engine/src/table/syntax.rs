@@ -247,6 +247,12 @@ fn is_token(lexeme: &str) -> bool {
     !lexeme.contains(|c: char| c.is_ascii_lowercase())
 }
 
+/// `count:string` as name and kind; a colon may be part of the name, as in `ip:port`.
+fn typed_name(word: &str) -> (&str, Kind) {
+    let typed = word.split_once(':').and_then(|(name, kind)| Some((name, Kind::of_word(kind)?)));
+    typed.unwrap_or((word, Kind::of_name(word)))
+}
+
 struct Parser<'a> {
     lexemes: Vec<&'a str>,
     at: usize,
@@ -295,10 +301,7 @@ impl<'a> Parser<'a> {
             "[" => Ok(Argument { optional: true, ..self.bracketed("]")? }),
             "<" => self.bracketed(">"),
             word if !is_token(word) => {
-                let (name, kind) = match word.split_once(':') {
-                    Some((name, kind)) => (name, Kind::of_word(kind).ok_or(format!("no type '{kind}'"))?),
-                    None => (word, Kind::of_name(word)),
-                };
+                let (name, kind) = typed_name(word);
                 Ok(Argument::new(name.to_owned(), kind))
             }
             word => {
@@ -420,7 +423,7 @@ pub fn for_people(syntax: &str) -> String {
                     word if is_token(word) => shown.push_str(word),
                     word => {
                         shown.push('<');
-                        shown.push_str(word.split(':').next().unwrap_or(word));
+                        shown.push_str(typed_name(word).0);
                         shown.push('>');
                     }
                 }
@@ -463,6 +466,7 @@ mod tests {
             ("", ""),
             ("name value", "name:string, value:string"),
             ("increment start:string [by:double]", "increment:integer, start:string, by:double?"),
+            ("ip:port", "ip:port:string"),
             ("member [member ...]", "member:string*"),
             ("[member ...]", "member:string?*"),
             ("[member [member ...]]", "member:string?*"),
@@ -488,7 +492,7 @@ mod tests {
         ] {
             assert_eq!(show(&parse(syntax).expect(syntax)), expected, "{syntax}");
         }
-        for broken in ["[NX", "NX]", "a | b", "<>", "[a | ]", "...", "[a>", "a:b"] {
+        for broken in ["[NX", "NX]", "a | b", "<>", "[a | ]", "...", "[a>"] {
             assert!(parse(broken).is_err(), "{broken}");
         }
     }
