@@ -72,6 +72,6 @@ def ratio(row, baselines):
         return ""
     for name in baselines:
         theirs = row.value(name)
-        if theirs is not None and not isinstance(theirs, str) and theirs > 0:
+        if theirs is not None and not isinstance(theirs, str) and theirs > 0 and ours >= 0:
             return f"{ours / theirs:.2f}" + ("" if name == baselines[0] else f" ({name})")
     return ""

@@ -1,8 +1,8 @@
 """Two workers against one, on the same work: throughput and CPU per command. Halcyon only.
 
-Server and generator (two redis-benchmark processes of 25 connections; its --threads rounds times to 250 ms) share CPUs
-0 and 1, for one worker and for two. GET and SET at pipeline 16 leave much of both CPUs to the generator; LPOS over 1,000 elements is work for the server alone.
-On a machine with more CPUs the kernel still gives both the same two.
+Server and generator share CPUs 0 and 1, for one worker and for two. The generator is two redis-benchmark processes of
+25 connections (its --threads rounds times to 250 ms). GET and SET at pipeline 16 leave much of both CPUs to the
+generator; LPOS over 1,000 elements is work for the server almost alone.
 """
 
 from generator import Ended, load_keys, redis_benchmark

@@ -20,7 +20,8 @@ pub type Word = AtomicPtr<u8>;
 
 /// Words in a cache line, the unit of a block.
 pub const LINE_WORDS: usize = 8;
-const REGION_BYTES: usize = 64 * 1024;
+/// Large, since each costs the system allocator a page of its own. Untouched pages cost nothing.
+const REGION_BYTES: usize = 1024 * 1024;
 const ROLES: usize = 6;
 
 /// What a block is for; decides its size.
@@ -149,7 +150,7 @@ impl Pool {
             self.region = unsafe { self.region.add(line_bytes) };
             self.region_left_bytes -= line_bytes;
         }
-        let layout = Layout::from_size_align(REGION_BYTES, 4096).expect("block-region: constant and valid");
+        let layout = Layout::from_size_align(REGION_BYTES, 64).expect("block-region: constant and valid");
         // SAFETY: the layout is constant and not empty. Zeroed memory is valid atomic words.
         let region = unsafe { System.alloc_zeroed(layout) };
         if region.is_null() {

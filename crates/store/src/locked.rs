@@ -118,7 +118,7 @@ impl<'a> View<'a> {
             ValueRef::Inline(_) => 0,
             ValueRef::Object(value) => value.memory_bytes(),
         };
-        // A table word at 7/8 load.
+        // A table word at its usual load.
         self.entry.footprint_bytes() + 9 + object
     }
 
@@ -222,6 +222,7 @@ impl<'k> Locked<'k> {
 
     /// Stores a string, of which `form` says how it came to be.
     #[inline]
+    #[expect(clippy::too_many_arguments, reason = "the parts of one store operation")]
     pub fn put_string(
         &mut self,
         db: usize,

@@ -18,7 +18,8 @@ use parking_lot::Mutex;
 
 use crate::alloc;
 
-const PAGE_BYTES: usize = 64 * 1024;
+const PAGE_BYTES: usize = 256 * 1024;
+/// Many, since each chunk costs the system allocator a page of its own.
 const CHUNK_PAGES: usize = 32;
 const HEADER_BYTES: usize = 64;
 const ARENAS: usize = 16;
