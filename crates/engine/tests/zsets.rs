@@ -452,6 +452,28 @@ fn encodings() {
     }
 }
 
+#[test]
+fn the_sign_of_zero() {
+    // The small form does not keep it.
+    run(Harness::with_config(&[("zset-max-listpack-entries", "2")]), &[
+        ("ZADD z -0 a", ":1"),
+        ("ZSCORE z a", "0"),
+        ("ZADD z INCR -0 b", "-0"),
+        ("ZADD z -0 c", ":1"),
+        ("ZADD z -0 d 1 b", ":1"),
+        ("ZADD z -0 b", ":0"),
+        ("ZRANGE z 0 -1 WITHSCORES", "[a 0 b -0 c -0 d -0]"),
+        ("ZUNION 1 z WITHSCORES", "[a 0 b -0 c -0 d -0]"),
+        ("ZRANGESTORE out z 2 3", ":2"),
+        ("ZRANGE out 0 -1 WITHSCORES", "[c 0 d 0]"),
+        ("ZUNIONSTORE out 1 z WEIGHTS -1", ":4"),
+        ("ZRANGE out 0 -1 WITHSCORES", "[a -0 b 0 c 0 d 0]"),
+        ("ZUNION 1 z WEIGHTS -1 WITHSCORES", "[a -0 b 0 c 0 d 0]"),
+        ("ZUNION 2 z z AGGREGATE MIN WITHSCORES", "[a 0 b -0 c -0 d -0]"),
+        ("ZPOPMIN z", "[a 0]"),
+    ]);
+}
+
 /// Members with whole scores.
 type Model = BTreeMap<String, i64>;
 

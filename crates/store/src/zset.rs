@@ -201,14 +201,15 @@ impl ZSet {
         }
     }
 
-    /// Gives `member` the score `score`, which must not be NaN.
+    /// Gives `member` the score `score`, which must not be NaN. The small form does not keep the sign of zero, as in
+    /// Redis.
     pub fn insert(&mut self, member: &[u8], score: f64, thresholds: &Thresholds) -> ZInsert {
         assert!(!score.is_nan(), "zset: a score is a number");
         self.sweep();
         match self.score(member) {
             Some(old) if old == score => ZInsert::Unchanged,
             Some(old) => {
-                self.move_entry(member, old, score);
+                self.move_entry(member, old, self.kept(score));
                 if let Some(index) = &mut self.index {
                     index.put([member, &score.to_le_bytes()]);
                 }
@@ -221,7 +222,7 @@ impl ZSet {
                 {
                     self.make_large();
                 }
-                self.insert_entry(member, score);
+                self.insert_entry(member, self.kept(score));
                 if let Some(index) = &mut self.index
                     && !index.put([member, &score.to_le_bytes()])
                 {
@@ -412,6 +413,11 @@ impl ZSet {
             index.remove(&taken.0);
         }
         Some(taken)
+    }
+
+    /// The score as it is kept: in the small form -0.0 is 0.0.
+    fn kept(&self, score: f64) -> f64 {
+        if self.index.is_none() && score == 0.0 { 0.0 } else { score }
     }
 
     fn insert_entry(&mut self, member: &[u8], score: f64) {
