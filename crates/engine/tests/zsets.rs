@@ -455,23 +455,49 @@ fn encodings() {
 #[test]
 fn the_sign_of_zero() {
     // The small form does not keep it.
-    run(Harness::with_config(&[("zset-max-listpack-entries", "2")]), &[
-        ("ZADD z -0 a", ":1"),
-        ("ZSCORE z a", "0"),
-        ("ZADD z INCR -0 b", "-0"),
-        ("ZADD z -0 c", ":1"),
-        ("ZADD z -0 d 1 b", ":1"),
-        ("ZADD z -0 b", ":0"),
-        ("ZRANGE z 0 -1 WITHSCORES", "[a 0 b -0 c -0 d -0]"),
-        ("ZUNION 1 z WITHSCORES", "[a 0 b -0 c -0 d -0]"),
-        ("ZRANGESTORE out z 2 3", ":2"),
-        ("ZRANGE out 0 -1 WITHSCORES", "[c 0 d 0]"),
-        ("ZUNIONSTORE out 1 z WEIGHTS -1", ":4"),
-        ("ZRANGE out 0 -1 WITHSCORES", "[a -0 b 0 c 0 d 0]"),
-        ("ZUNION 1 z WEIGHTS -1 WITHSCORES", "[a -0 b 0 c 0 d 0]"),
-        ("ZUNION 2 z z AGGREGATE MIN WITHSCORES", "[a 0 b -0 c -0 d -0]"),
-        ("ZPOPMIN z", "[a 0]"),
-    ]);
+    run(
+        Harness::with_config(&[("zset-max-listpack-entries", "2")]),
+        &[
+            ("ZADD z -0 a", ":1"),
+            ("ZSCORE z a", "0"),
+            ("ZADD z INCR -0 b", "-0"),
+            ("ZADD z -0 c", ":1"),
+            ("ZADD z -0 d 1 b", ":1"),
+            ("ZADD z -0 b", ":0"),
+            ("ZRANGE z 0 -1 WITHSCORES", "[a 0 b -0 c -0 d -0]"),
+            ("ZUNION 1 z WITHSCORES", "[a 0 b -0 c -0 d -0]"),
+            ("ZRANGESTORE out z 2 3", ":2"),
+            ("ZRANGE out 0 -1 WITHSCORES", "[c 0 d 0]"),
+            ("ZUNIONSTORE out 1 z WEIGHTS -1", ":4"),
+            ("ZRANGE out 0 -1 WITHSCORES", "[a -0 b 0 c 0 d 0]"),
+            ("ZUNION 1 z WEIGHTS -1 WITHSCORES", "[a -0 b 0 c 0 d 0]"),
+            ("ZUNION 2 z z AGGREGATE MIN WITHSCORES", "[a 0 b -0 c -0 d -0]"),
+            ("ZPOPMIN z", "[a 0]"),
+        ],
+    );
+}
+
+#[test]
+fn scans_show_whole_scores_of_small_sorted_sets() {
+    run(
+        Harness::with_config(&[("zset-max-listpack-entries", "6")]),
+        &[
+            (
+                "ZADD z 4611686018427387904 a -4611686018427387904 b 4611686018427388928 c 1e17 d 0.5 e -inf f",
+                ":6",
+            ),
+            ("ZSCAN z 0 MATCH a", "[0 [a 4611686018427387904]]"),
+            ("ZSCAN z 0 MATCH b", "[0 [b -4611686018427387904]]"),
+            ("ZSCAN z 0 MATCH c", "[0 [c 4.6116860184273889e+18]]"),
+            ("ZSCAN z 0 MATCH d", "[0 [d 100000000000000000]]"),
+            ("ZSCAN z 0 MATCH e", "[0 [e 0.5]]"),
+            ("ZSCAN z 0 MATCH f", "[0 [f -inf]]"),
+            ("ZSCORE z d", "1e+17"),
+            ("ZADD z 1 g", ":1"),
+            ("ZSCAN z 0 MATCH a", "[0 [a 4.6116860184273879e+18]]"),
+            ("ZSCAN z 0 MATCH d", "[0 [d 1e+17]]"),
+        ],
+    );
 }
 
 /// Members with whole scores.

@@ -8,7 +8,7 @@ mod range;
 
 use base::num::write_f64;
 use resp::{Encoder, Proto};
-use store::{Thresholds, ZInsert, ZSet};
+use store::{Encoding, Thresholds, ZInsert, ZSet};
 
 use crate::args::{self, Args};
 use crate::commands::hashes::RandomCount;
@@ -24,6 +24,9 @@ pub use range::{
     zcount, zlexcount, zrange, zrangebylex, zrangebyscore, zrangestore, zremrangebylex, zremrangebyrank,
     zremrangebyscore, zrevrange, zrevrangebylex, zrevrangebyscore,
 };
+
+/// Up to here ZSCAN prints the whole scores of a small sorted set with all their digits: Redis keeps them as integers.
+const SCANNED_WHOLE_MAX: f64 = (1u64 << 62) as f64;
 
 /// The options of ZADD.
 #[derive(Clone, Copy, Default)]
@@ -355,15 +358,21 @@ pub fn zscan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdRes
     }
     let (mut found, mut encoded, mut text) = (0, Vec::new(), Vec::new());
     let mut out = Encoder::new(&mut encoded, reply.proto());
+    let is_small = zset.encoding() == Encoding::Listpack;
     let next = zset.scan(cursor, options.count, &mut |member, score| {
-        if options.matches(member) {
-            out.bulk(member);
-            // A string in RESP3 too.
+        if !options.matches(member) {
+            return;
+        }
+        out.bulk(member);
+        // A string in RESP3 too.
+        if is_small && score.abs() <= SCANNED_WHOLE_MAX && score == score.trunc() {
+            out.bulk_int(score as i64);
+        } else {
             text.clear();
             write_f64(&mut text, score);
             out.bulk(&text);
-            found += 2;
         }
+        found += 2;
     });
     scan::reply(reply, next, found, &encoded);
     Ok(())
