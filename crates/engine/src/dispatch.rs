@@ -29,6 +29,8 @@ pub enum Stop {
     Paused,
     /// The connection is to be closed after its replies.
     Close,
+    /// The connection is to be closed at once, unsent replies and all.
+    Abort,
 }
 
 /// How far a batch got.
@@ -80,6 +82,10 @@ pub fn run_batch(
             progress.stop = Stop::Paused;
             break;
         }
+        if info.is_err() && is_http(args) {
+            progress.stop = Stop::Abort;
+            break;
+        }
         let brief = !time_each && batch.wire_bytes(index) <= BRIEF_WIRE_BYTES_MAX;
         if brief && info.is_ok_and(|info| is_quick(info, args)) {
             let ran = run_one(server, worker, session, args, info, position, out);
@@ -105,6 +111,13 @@ pub fn run_batch(
         record_untimed(server, worker, &routed, started_us, untimed);
     }
     progress
+}
+
+/// True for a line of an HTTP request. A web page can make its visitor's browser send one to a server
+/// on the visitor's machine, with commands in its body: as Redis does, nothing after it is run.
+fn is_http(args: Args<'_>) -> bool {
+    let name = &args[0];
+    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
 }
 
 /// True if somebody looks for commands that take less than a batch does.
@@ -282,7 +295,7 @@ fn report(
     if let Some(info) = ran {
         worker.stats.command(info.id).failed.add(1);
     }
-    Reply::new(out, session.proto).error(fault.text());
+    Reply::new(out, session.proto).encoder().error_bytes(fault.bytes());
 }
 
 /// Takes the reply back, for CLIENT REPLY OFF and SKIP.

@@ -9,6 +9,8 @@ pub enum Fault {
     Text(&'static str),
     /// A text made for the occasion.
     Owned(String),
+    /// A text that quotes a client's bytes, which need not be UTF-8.
+    Quoting(Vec<u8>),
 }
 
 /// What a command returns: its reply is written, or there is a fault to report instead.
@@ -71,18 +73,38 @@ impl Fault {
         Fault::Owned(format!("ERR invalid expire time in '{command}' command"))
     }
 
+    /// `before`, then what the client sent, then `after`. As Redis, which formats C strings, the quote
+    /// ends at a NUL byte; it has at most 128 bytes.
+    pub fn quoting(before: &str, client_bytes: &[u8], after: &str) -> Fault {
+        Fault::Quoting(
+            [before.as_bytes(), quotable(client_bytes, QUOTE_BYTES_MAX), after.as_bytes()].concat(),
+        )
+    }
+
     /// The whole error text.
-    pub fn text(&self) -> &str {
+    pub fn bytes(&self) -> &[u8] {
         match self {
-            Fault::Text(text) => text,
-            Fault::Owned(text) => text,
+            Fault::Text(text) => text.as_bytes(),
+            Fault::Owned(text) => text.as_bytes(),
+            Fault::Quoting(bytes) => bytes,
         }
     }
 
     /// The first word, by which INFO counts errors.
     pub fn code(&self) -> &str {
-        self.text().split(' ').next().unwrap_or("ERR")
+        let word = self.bytes().split(|byte| *byte == b' ').next().unwrap_or_default();
+        std::str::from_utf8(word).unwrap_or("ERR")
     }
+}
+
+/// Bytes of a client that an error text quotes.
+pub const QUOTE_BYTES_MAX: usize = 128;
+
+/// The part of a client's bytes that an error text may quote.
+pub fn quotable(client_bytes: &[u8], bytes_max: usize) -> &[u8] {
+    let clipped = &client_bytes[..client_bytes.len().min(bytes_max)];
+    let end = clipped.iter().position(|byte| *byte == 0).unwrap_or(clipped.len());
+    &clipped[..end]
 }
 
 impl From<Cow<'static, str>> for Fault {

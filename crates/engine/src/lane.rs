@@ -77,7 +77,7 @@ pub fn run(server: &Server, worker: &mut Worker, deferred: Deferred) -> Output {
         lane.out.rewind(mark);
         server.errors.count(fault.code());
         lane.worker.stats.errors.add(1);
-        lane.reply().error(fault.text());
+        lane.reply().encoder().error_bytes(fault.bytes());
     }
     lane.out
 }

@@ -118,6 +118,8 @@ pub struct Connection {
     pub at_eof: bool,
     /// To be closed once everything is sent.
     pub closing: bool,
+    /// To be closed at once.
+    pub aborted: bool,
     /// In the worker's list of connections with more to do.
     pub queued: bool,
     /// The output passed the high-water mark and has not fallen below the low one.
@@ -153,6 +155,7 @@ impl Connection {
             runnable: false,
             at_eof: false,
             closing: false,
+            aborted: false,
             queued: false,
             draining: false,
         }

@@ -180,7 +180,9 @@ impl Worker {
     fn turn(&mut self, token: usize) {
         let Some(mut connection) = self.connections.get_mut(token).and_then(Option::take) else { return };
         let mut turn = self.serve(token, &mut connection);
-        if connection.out.is_empty() {
+        if connection.aborted {
+            turn = Turn::Close;
+        } else if connection.out.is_empty() {
             self.keep_buffer(connection.out.reclaim());
             let finished = connection.at_eof && !connection.runnable && connection.wait == Wait::None;
             if connection.closing || finished {
@@ -226,6 +228,9 @@ impl Worker {
                 if !self.read_and_run(token, connection, &mut commands_left) {
                     return Turn::Close;
                 }
+            }
+            if connection.aborted {
+                return Turn::Close;
             }
             if !connection.out.is_empty()
                 && let Some(turn) = self.send(connection)
@@ -345,7 +350,7 @@ impl Worker {
                     used += progress.executed.checked_sub(1).map_or(0, |last| self.batch.end_of(last));
                     connection.runnable = true;
                     self.pause_or_defer(token, connection, stop);
-                    return if stop == Stop::Close { input.len() } else { used };
+                    return if connection.closing || connection.aborted { input.len() } else { used };
                 }
             }
             match decoded {
@@ -359,7 +364,7 @@ impl Worker {
             if stop != Stop::Done {
                 connection.runnable = used < input.len();
                 self.pause_or_defer(token, connection, stop);
-                return if stop == Stop::Close { input.len() } else { used };
+                return if connection.closing || connection.aborted { input.len() } else { used };
             }
             if whole < BATCH_COMMANDS {
                 break;
@@ -373,6 +378,15 @@ impl Worker {
             Stop::Done => {}
             Stop::Output => self.engine.stats.output_pauses.add(1),
             Stop::Close => connection.closing = true,
+            Stop::Abort => {
+                tracing::warn!(
+                    "Possible SECURITY ATTACK detected. It looks like somebody is sending POST or Host: commands. \
+                     This is likely due to an attacker attempting to use Cross Protocol Scripting to compromise \
+                     your instance. Connection from {} aborted.",
+                    connection.session.client.peer.address()
+                );
+                connection.aborted = true;
+            }
             Stop::Paused => {
                 connection.wait = Wait::Pause;
                 self.shared.server.clients.set_blocked(&connection.session.client, true);

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use base::num::parse_i64;
 use resp::Proto;
 
-use crate::args::{Args, db_index, is};
+use crate::args::{Args, db_index, int, is};
 use crate::commands::client::valid_name;
 use crate::ctx::Ctx;
 use crate::fault::{CmdResult, Fault};
@@ -42,10 +42,10 @@ pub(crate) fn echo(_: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Cm
 
 pub(crate) fn select(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     let server = ctx.server();
-    let db = db_index(&args[1], server.keyspace.databases())?;
-    if server.cluster.enabled && db != 0 {
+    if server.cluster.enabled && int(&args[1])? != 0 {
         return Err(Fault::Text("ERR SELECT is not allowed in cluster mode"));
     }
+    let db = db_index(&args[1], server.keyspace.databases())?;
     use_db(ctx.session(), db);
     reply.ok();
     Ok(())

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use resp::Args;
 
 use super::{Begin, Command, Find, Flags, KeyAccess, KeySpec};
-use crate::fault::Fault;
+use crate::fault::{Fault, QUOTE_BYTES_MAX, quotable};
 
 /// Index of a command (or subcommand) in the registry: what statistics are kept by.
 pub type CommandId = usize;
@@ -234,25 +234,25 @@ impl Registry {
             return if info.runs_alone() { Ok(info) } else { Err(Fault::wrong_arity(info.spec.name)) };
         };
         self.find_sub(info, word).ok_or_else(|| {
-            let word = String::from_utf8_lossy(&word[..word.len().min(128)]).into_owned();
             let container = info.spec.name.to_uppercase();
-            Fault::Owned(format!("ERR unknown subcommand '{word}'. Try {container} HELP."))
+            Fault::quoting("ERR unknown subcommand '", word, &format!("'. Try {container} HELP."))
         })
     }
 }
 
 /// `ERR unknown command 'x', with args beginning with: 'a' 'b' `: bounded as Redis bounds it.
 fn unknown_command(args: Args<'_>) -> Fault {
-    let clip = |arg: &[u8], max: usize| String::from_utf8_lossy(&arg[..arg.len().min(max)]).into_owned();
-    let mut shown = String::new();
+    let mut shown = Vec::new();
     for arg in args.iter().skip(1) {
-        if shown.len() >= 128 {
+        if shown.len() >= QUOTE_BYTES_MAX {
             break;
         }
-        shown.push_str(&format!("'{}' ", clip(arg, 128 - shown.len())));
+        let room = QUOTE_BYTES_MAX - shown.len();
+        shown.extend_from_slice(&[b"'", quotable(arg, room), b"' "].concat());
     }
-    let name = clip(&args[0], 128);
-    Fault::Owned(format!("ERR unknown command '{name}', with args beginning with: {shown}"))
+    let name = quotable(&args[0], QUOTE_BYTES_MAX);
+    let text = [b"ERR unknown command '", name, b"', with args beginning with: ", &shown].concat();
+    Fault::Quoting(text)
 }
 
 fn key_rule(spec: &Command) -> KeyRule {

@@ -211,7 +211,7 @@ static SERVER: &[&str] = &[
     "CLIENT ( GETNAME | ID | INFO | LIST | HELP )",
     "CLIENT SETNAME ( name | <value> )",
     "CLIENT NO-EVICT ( ON | OFF | on | maybe )",
-    "CLIENT ( KILL | UNBLOCK | TRACKING | NOSUCH )",
+    "CLIENT ( KILL | UNBLOCK | NOSUCH )",
     "CONFIG GET ( maxmemory | hash-max-listpack-* | <pattern>x | timeout )",
     "CONFIG SET ( nosuch | maxmemory | timeout ) <pattern>",
     "COMMAND COUNT",
