@@ -322,7 +322,8 @@ impl<'a> Ctx<'a> {
     /// Leaves the rest to the long lane: for work over inputs that would stall the worker's other
     /// connections. This connection waits; the job writes the reply. The command returns `Ok(())`.
     pub fn defer(&mut self, job: impl FnOnce(&mut Lane<'_>) -> CmdResult + Send + 'static) {
-        self.worker.deferred = Some(Deferred { job: Box::new(job), session: self.session.for_lane() });
+        self.worker.deferred =
+            Some(Deferred { job: Box::new(job), session: self.session.for_lane(), call: None });
     }
 }
 

@@ -7,12 +7,15 @@ use base::limits::{BATCH_COMMANDS, OUTPUT_HIGH_WATER_BYTES};
 use resp::{Args, Batch};
 use store::Position;
 
+use crate::clients::Client;
 use crate::ctx::Ctx;
 use crate::fault::{CmdResult, Fault};
+use crate::lane::Call;
 use crate::output::Output;
 use crate::reply::Reply;
 use crate::server::{PauseMode, Server};
 use crate::session::{ReplyMode, Session};
+use crate::slowlog::clipped;
 use crate::table::{CommandInfo, Flags, KeyRule};
 use crate::worker::Worker;
 
@@ -192,16 +195,18 @@ fn run_timed(
     let Some(info) = ran else { return };
     let hot = server.config.hot();
     worker.stats.command(info.id).record(elapsed_us * 1000, hot.latency_tracking());
-    note_slow(server, session, args, info, elapsed_us, now.unix_ms / 1000);
+    let shown = || clipped(&info.full_name, args);
+    note_slow(server, &session.client, info, elapsed_us, now.unix_ms / 1000, shown);
 }
 
-fn note_slow(
+/// Enters a command that took long in the slow log and the latency monitor; `args` makes what is shown of it.
+pub(crate) fn note_slow(
     server: &Server,
-    session: &Session,
-    args: Args<'_>,
+    client: &Client,
     info: &CommandInfo,
     elapsed_us: u64,
     now_s: i64,
+    args: impl FnOnce() -> Vec<Vec<u8>>,
 ) {
     let hot = server.config.hot();
     let threshold_us = hot.slowlog_log_slower_than_us();
@@ -209,8 +214,7 @@ fn note_slow(
         && elapsed_us >= threshold_us as u64
         && !info.spec.flags.contains(Flags::SKIP_SLOWLOG)
     {
-        let len_max = hot.slowlog_len_max() as usize;
-        server.slowlog.push(&info.full_name, args, elapsed_us, now_s, &session.client, len_max);
+        server.slowlog.push(args(), elapsed_us, now_s, client, hot.slowlog_len_max() as usize);
     }
     let threshold_ms = hot.latency_monitor_threshold_ms();
     if threshold_ms > 0 && elapsed_us >= threshold_ms as u64 * 1000 {
@@ -240,7 +244,8 @@ fn record_untimed(
     }
 }
 
-/// Runs one command; `None` if it was refused before it ran.
+/// Runs one command; `None` if there is no run to time: it was refused, or the long lane has it, which times
+/// it itself.
 #[inline]
 fn run_one<'s>(
     server: &'s Server,
@@ -274,6 +279,10 @@ fn run_one<'s>(
     }
     if session.reply_mode != ReplyMode::On {
         swallow(session, mark, out);
+    }
+    if let (Some(deferred), Some(info)) = (&mut worker.deferred, ran) {
+        deferred.call = Some(Call { command: info.id, args: clipped(&info.full_name, args) });
+        return None;
     }
     ran
 }

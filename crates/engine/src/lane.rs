@@ -4,11 +4,13 @@
 //! runs a piece of command under them as a worker would.
 
 use crate::ctx::Ctx;
+use crate::dispatch::note_slow;
 use crate::fault::CmdResult;
 use crate::output::Output;
 use crate::reply::Reply;
 use crate::server::Server;
 use crate::session::Session;
+use crate::table::CommandId;
 use crate::worker::Worker;
 
 /// What a job does; it writes its reply through [`Lane::reply`].
@@ -20,6 +22,16 @@ pub struct Deferred {
     pub job: Job,
     /// A copy of the connection's state.
     pub session: Session,
+    /// The command that left it, for statistics.
+    pub call: Option<Call>,
+}
+
+/// A command that is run by the lane.
+pub struct Call {
+    /// Its number.
+    pub command: CommandId,
+    /// What the slow log shows of it.
+    pub args: Vec<Vec<u8>>,
 }
 
 /// The place a job runs in.
@@ -69,15 +81,28 @@ impl Lane<'_> {
 
 /// Runs a job and returns its reply.
 pub fn run(server: &Server, worker: &mut Worker, deferred: Deferred) -> Output {
-    let Deferred { job, mut session } = deferred;
-    worker.set_now(server.clock.now());
+    let Deferred { job, mut session, call } = deferred;
+    let started = server.clock.now();
+    worker.set_now(started);
     let mut lane = Lane { server, worker, session: &mut session, out: Output::new() };
     let mark = lane.out.mark();
-    if let Err(fault) = job(&mut lane) {
+    let result = job(&mut lane);
+    let failed = result.is_err();
+    if let Err(fault) = result {
         lane.out.rewind(mark);
         server.errors.count(fault.code());
         lane.worker.stats.errors.add(1);
         lane.reply().encoder().error_bytes(fault.bytes());
     }
-    lane.out
+    let out = lane.out;
+    if let Some(call) = call {
+        let now = server.clock.now();
+        let elapsed_us = now.mono_us - started.mono_us;
+        let stats = worker.stats.command(call.command);
+        stats.record(elapsed_us * 1000, server.config.hot().latency_tracking());
+        stats.failed.add(u64::from(failed));
+        let info = server.registry.get(call.command);
+        note_slow(server, &session.client, info, elapsed_us, now.unix_ms / 1000, || call.args);
+    }
+    out
 }

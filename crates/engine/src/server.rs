@@ -11,7 +11,7 @@ use crate::clients::Clients;
 use crate::config::Config;
 use crate::slowlog::Slowlog;
 use crate::stats::{CommandTotals, Counter, ErrorStats, HISTOGRAM_BUCKETS, Rate, WorkerStats};
-use crate::table::{CommandId, Registry, registry};
+use crate::table::{CommandId, Registry, registry_for};
 
 /// The version of Redis whose commands, replies and texts this server has: what clients go by.
 pub const REDIS_VERSION: &str = "7.4.2";
@@ -175,14 +175,19 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server without connections.
-    pub fn new(config: Arc<Config>, clock: Box<dyn Clock>, process: Process, host: Box<dyn Host>) -> Server {
+    /// A server without connections. An error if `rename-command` cannot be followed.
+    pub fn new(
+        config: Arc<Config>,
+        clock: Box<dyn Clock>,
+        process: Process,
+        host: Box<dyn Host>,
+    ) -> Result<Server, String> {
         let started = clock.now();
-        let registry = registry();
+        let registry = registry_for(&config)?;
         let workers = process.workers.max(1);
         let placement = if config.bool("cluster-enabled") { Placement::Slots } else { Placement::Hash };
         let cluster = crate::cluster_face::ClusterFace::new(&config, &process);
-        Server {
+        Ok(Server {
             keyspace: Keyspace::new(config.int("databases").max(1) as usize, placement, started.unix_ms),
             registry,
             clients: Clients::default(),
@@ -201,7 +206,7 @@ impl Server {
             clock,
             process,
             host,
-        }
+        })
     }
 
     /// A counter summed over all workers.

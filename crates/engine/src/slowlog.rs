@@ -43,16 +43,8 @@ struct Entries {
 pub struct Slowlog(Mutex<Entries>);
 
 impl Slowlog {
-    /// Adds a command, by its full name in the table and its arguments; the log keeps `len_max`.
-    pub fn push(
-        &self,
-        command: &str,
-        args: Args<'_>,
-        duration_us: u64,
-        at_s: i64,
-        client: &Client,
-        len_max: usize,
-    ) {
+    /// Adds a command, by its [`clipped`] arguments; the log keeps `len_max`.
+    pub fn push(&self, args: Vec<Vec<u8>>, duration_us: u64, at_s: i64, client: &Client, len_max: usize) {
         let mut entries = self.0.lock();
         let id = entries.next_id;
         entries.next_id += 1;
@@ -60,7 +52,7 @@ impl Slowlog {
             id,
             at_s,
             duration_us,
-            args: clipped(command, args),
+            args,
             address: client.peer.address(),
             name: client.identity().name,
         });
@@ -88,7 +80,9 @@ impl Slowlog {
     }
 }
 
-fn clipped(command: &str, args: Args<'_>) -> Vec<Vec<u8>> {
+/// What may be shown of a command's arguments, given its full name in the table: without secrets, at most
+/// [`ARGS_MAX`] of them, and of each at most [`ARG_BYTES_MAX`] bytes.
+pub fn clipped(command: &str, args: Args<'_>) -> Vec<Vec<u8>> {
     let kept = if args.len() > ARGS_MAX { ARGS_MAX - 1 } else { args.len() };
     let secrets = secrets(command, args);
     let mut clipped: Vec<Vec<u8>> = args
@@ -110,7 +104,7 @@ fn clipped(command: &str, args: Args<'_>) -> Vec<Vec<u8>> {
 }
 
 /// Which arguments must never be shown to anybody: passwords and the names they belong to.
-pub fn secrets(command: &str, args: Args<'_>) -> Vec<usize> {
+fn secrets(command: &str, args: Args<'_>) -> Vec<usize> {
     let mut secrets = Vec::new();
     match command {
         "auth" => secrets.extend(1..args.len()),

@@ -49,10 +49,21 @@ impl Harness {
         for (name, value) in pairs {
             config.override_value(name, value.as_bytes()).expect("a valid directive");
         }
+        Harness::of(config)
+    }
+
+    /// A server started with this command line.
+    pub fn with_options(options: &[&str]) -> Harness {
+        let options: Vec<Vec<u8>> = options.iter().map(|word| word.as_bytes().to_vec()).collect();
+        Harness::of(Config::load(&options).expect("a valid command line").0)
+    }
+
+    fn of(config: Config) -> Harness {
         let clock = Arc::new(ManualClock::new(1_704_067_200_000));
         let process = Process { workers: 1, run_id: "0".repeat(40), ..Process::default() };
         let server =
             Server::new(Arc::new(config), Box::new(SharedClock(clock.clone())), process, Box::new(NoHost));
+        let server = server.expect("a valid configuration");
         let worker = Worker::new(0, server.stats[0].clone(), 1, clock.now());
         let local = std::net::SocketAddr::from(([127, 0, 0, 1], 6379));
         let client = server.clients.open(Peer::Tcp { peer: local, local }, 0, clock.now().unix_ms);

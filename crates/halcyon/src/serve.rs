@@ -52,7 +52,6 @@ pub fn serve(args: &[Vec<u8>]) -> Result<(), String> {
     };
     let cpus = machine::worker_cpus(&config)?;
     let listeners = listeners::open(&config, workers)?;
-    write_pid_file(&config);
 
     let (notify, notices) = channel();
     watch_signals(notify.clone())?;
@@ -67,7 +66,8 @@ pub fn serve(args: &[Vec<u8>]) -> Result<(), String> {
         warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         process.cluster_identity = Some(identity);
     }
-    let server = Server::new(config.clone(), Box::new(SystemClock::new()), process, Box::new(host));
+    let server = Server::new(config.clone(), Box::new(SystemClock::new()), process, Box::new(host))?;
+    write_pid_file(&config);
     let (shared, tasks) = Shared::new(server, mailboxes, stopping);
 
     start_background(&shared, tasks, &notify)?;

@@ -96,6 +96,23 @@ mod tests {
     }
 
     #[test]
+    fn what_the_long_lane_runs_is_counted_once() {
+        let settings = [("slowlog-log-slower-than", "0"), ("enable-debug-command", "yes")];
+        let mut harness = Harness::with_config(&settings);
+        harness.check("DEBUG SLEEP 0", "+OK");
+        harness.check("CONFIG REWRITE", "-ERR The server is running without a config file");
+        let shown = harness.run("SLOWLOG GET");
+        assert_eq!(shown.matches("[DEBUG SLEEP 0]").count(), 1, "{shown}");
+        let info = harness.run("INFO commandstats");
+        for line in [
+            "cmdstat_debug:calls=1,usec=0,usec_per_call=0.00,rejected_calls=0,failed_calls=0",
+            "cmdstat_config|rewrite:calls=1,usec=0,usec_per_call=0.00,rejected_calls=0,failed_calls=1",
+        ] {
+            assert!(info.lines().any(|found| found == line), "{line} in {info}");
+        }
+    }
+
+    #[test]
     fn entries_are_counted_and_forgotten() {
         let mut harness = Harness::with_config(&[("slowlog-log-slower-than", "0")]);
         for (line, expected) in [

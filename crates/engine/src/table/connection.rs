@@ -164,7 +164,7 @@ const CLIENT: &[Command] = &[
         since: "2.4.0",
         complexity: "O(N) where N is the number of connections",
         summary: "Closes connections.",
-        syntax: "<ip:port | <<ID client-id | TYPE <NORMAL | MASTER | SLAVE | REPLICA | PUBSUB> | USER username | ADDR ip:port | LADDR ip:port | SKIPME <YES | NO> | MAXAGE maxage> [<ID client-id | TYPE <NORMAL | MASTER | SLAVE | REPLICA | PUBSUB> | USER username | ADDR ip:port | LADDR ip:port | SKIPME <YES | NO> | MAXAGE maxage> ...]>>",
+        syntax: "<address | <<ID client-id | TYPE <NORMAL | MASTER | SLAVE | REPLICA | PUBSUB> | USER username | ADDR address | LADDR address | SKIPME <YES | NO> | MAXAGE maxage:integer> [<ID client-id | TYPE <NORMAL | MASTER | SLAVE | REPLICA | PUBSUB> | USER username | ADDR address | LADDR address | SKIPME <YES | NO> | MAXAGE maxage:integer> ...]>>",
         run: client_list::kill,
         ..Command::BLANK
     },
@@ -255,7 +255,7 @@ const CLIENT: &[Command] = &[
         since: "2.9.50",
         complexity: "O(1)",
         summary: "Holds back the commands of all connections for a while.",
-        syntax: "timeout [WRITE | ALL]",
+        syntax: "timeout:integer [WRITE | ALL]",
         run: client::pause,
         ..Command::BLANK
     },

@@ -23,7 +23,9 @@ use crate::fault::{CmdResult, Fault};
 use crate::reply::Reply;
 use resp::Args;
 
-pub use registry::{CommandId, CommandInfo, InvalidKeys, KeyRule, LegacyKeys, Registry, registry};
+pub use registry::{
+    CommandId, CommandInfo, InvalidKeys, KeyRule, LegacyKeys, Registry, registry, registry_for,
+};
 
 /// What runs a command.
 pub type Run = fn(&mut Ctx<'_>, Args<'_>, &mut Reply<'_>) -> CmdResult;

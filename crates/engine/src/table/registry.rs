@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use resp::Args;
 
 use super::{Begin, Command, Find, Flags, KeyAccess, KeySpec};
+use crate::config::Config;
 use crate::fault::{Fault, QUOTE_BYTES_MAX, quotable};
 
 /// Index of a command (or subcommand) in the registry: what statistics are kept by.
@@ -59,6 +60,8 @@ pub struct CommandInfo {
     pub subcommands: Vec<CommandId>,
     /// The container's number, for a subcommand.
     pub container: Option<CommandId>,
+    /// What clients call it: `rename-command` may have changed that. Empty: nobody may.
+    called: String,
 }
 
 /// All commands.
@@ -67,6 +70,8 @@ pub struct Registry {
     top_level: Vec<CommandId>,
     /// Open addressing by [`name_slot`].
     names: Vec<Name>,
+    /// Commands that were given a name too long for that.
+    long_names: Vec<CommandId>,
 }
 
 /// A place in the table of names.
@@ -99,7 +104,29 @@ const FAMILIES: &[&[Command]] = &[
 /// The registry of all commands.
 pub fn registry() -> &'static Registry {
     static REGISTRY: OnceLock<Registry> = OnceLock::new();
-    REGISTRY.get_or_init(|| Registry::build(FAMILIES))
+    REGISTRY.get_or_init(|| {
+        let mut registry = Registry::build(FAMILIES);
+        registry.index_names();
+        registry
+    })
+}
+
+/// The registry of all commands under the names that `rename-command` gives them. The error says which line
+/// of the configuration cannot be followed, and why.
+pub fn registry_for(config: &Config) -> Result<&'static Registry, String> {
+    let renames = config.repeated("rename-command");
+    if renames.is_empty() {
+        return Ok(registry());
+    }
+    let mut registry = Registry::build(FAMILIES);
+    for line in renames {
+        let [from, to] = line else { unreachable!("the configuration takes two arguments") };
+        let (from, to) = (String::from_utf8_lossy(from), String::from_utf8_lossy(to));
+        registry.rename(&from, &to).map_err(|why| format!("rename-command {from} '{to}': {why}"))?;
+    }
+    registry.index_names();
+    // Lives as long as the process, as the registry without renames does.
+    Ok(Box::leak(Box::new(registry)))
 }
 
 /// A name as one number: lower-cased by setting bit 5 of each byte. For a letter, only its other case
@@ -125,22 +152,48 @@ impl Registry {
             commands: Vec::new(),
             top_level: Vec::new(),
             names: vec![Name::default(); NAME_SLOTS],
+            long_names: Vec::new(),
         };
         for spec in families.iter().copied().flatten() {
             let id = registry.add(spec, None);
             registry.top_level.push(id);
             registry.commands[id].subcommands =
                 spec.subcommands.iter().map(|sub| registry.add(sub, Some(id))).collect();
-            assert!(spec.name.len() <= NAME_BYTES_MAX, "table-name: {} is too long", spec.name);
-            let folded = fold(spec.name.as_bytes());
-            let mut slot = name_slot(folded);
-            while registry.names[slot].id != 0 {
-                slot = (slot + 1) % NAME_SLOTS;
-            }
-            let inexact = !spec.name.bytes().all(|byte| byte.is_ascii_lowercase());
-            registry.names[slot] = Name { folded, id: id as u16 + 1, inexact };
         }
         registry
+    }
+
+    /// Gives a command another name, or none if that is empty.
+    fn rename(&mut self, from: &str, to: &str) -> Result<(), &'static str> {
+        let is_called = |name: &str, id: &CommandId| {
+            !name.is_empty() && self.commands[*id].called.eq_ignore_ascii_case(name)
+        };
+        let from = self.top_level.iter().copied().find(|id| is_called(from, id));
+        let from = from.ok_or("No such command in rename-command")?;
+        if self.top_level.iter().any(|id| is_called(to, id)) {
+            return Err("Target command name already exists");
+        }
+        self.commands[from].called = to.to_owned();
+        Ok(())
+    }
+
+    /// Fills the table of names; commands without one are left out of everything.
+    fn index_names(&mut self) {
+        self.top_level.retain(|id| !self.commands[*id].called.is_empty());
+        for id in &self.top_level {
+            let called = &self.commands[*id].called;
+            if called.len() > NAME_BYTES_MAX {
+                self.long_names.push(*id);
+                continue;
+            }
+            let folded = fold(called.as_bytes());
+            let mut slot = name_slot(folded);
+            while self.names[slot].id != 0 {
+                slot = (slot + 1) % NAME_SLOTS;
+            }
+            let inexact = !called.bytes().all(|byte| byte.is_ascii_alphabetic());
+            self.names[slot] = Name { folded, id: *id as u16 + 1, inexact };
+        }
     }
 
     fn add(&mut self, spec: &'static Command, container: Option<CommandId>) -> CommandId {
@@ -151,7 +204,9 @@ impl Registry {
         };
         let (keys, legacy_keys) = (key_rule(spec), legacy_keys(spec.keys));
         let subcommands = Vec::new();
-        self.commands.push(CommandInfo { id, spec, full_name, keys, legacy_keys, subcommands, container });
+        let called = if container.is_none() { spec.name.to_owned() } else { String::new() };
+        let info = CommandInfo { id, spec, full_name, keys, legacy_keys, subcommands, container, called };
+        self.commands.push(info);
         id
     }
 
@@ -185,7 +240,7 @@ impl Registry {
     #[inline]
     pub fn find(&self, name: &[u8]) -> Option<&CommandInfo> {
         if name.len() > NAME_BYTES_MAX {
-            return None;
+            return self.find_long(name);
         }
         let folded = fold(name);
         let mut slot = name_slot(folded);
@@ -196,11 +251,19 @@ impl Registry {
             }
             if held.folded == folded {
                 let info = &self.commands[held.id as usize - 1];
-                let same = !held.inexact || info.spec.name.as_bytes().eq_ignore_ascii_case(name);
-                return same.then_some(info);
+                let same = !held.inexact || info.called.as_bytes().eq_ignore_ascii_case(name);
+                if same {
+                    return Some(info);
+                }
             }
             slot = (slot + 1) % NAME_SLOTS;
         }
+    }
+
+    #[cold]
+    fn find_long(&self, name: &[u8]) -> Option<&CommandInfo> {
+        let mut infos = self.long_names.iter().map(|id| &self.commands[*id]);
+        infos.find(|info| info.called.as_bytes().eq_ignore_ascii_case(name))
     }
 
     /// The subcommand of a container, in any case.
@@ -234,7 +297,7 @@ impl Registry {
             return if info.runs_alone() { Ok(info) } else { Err(Fault::wrong_arity(info.spec.name)) };
         };
         self.find_sub(info, word).ok_or_else(|| {
-            let container = info.spec.name.to_uppercase();
+            let container = info.called.to_uppercase();
             Fault::quoting("ERR unknown subcommand '", word, &format!("'. Try {container} HELP."))
         })
     }

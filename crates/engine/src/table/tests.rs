@@ -3,7 +3,9 @@
 use resp::Args;
 
 use super::*;
+use crate::config::Config;
 use crate::table::syntax::{arguments_of, total_words};
+use crate::testing::Harness;
 
 #[test]
 fn every_row_is_complete() {
@@ -188,4 +190,40 @@ fn rows_say_what_redis_says() {
     }
     assert!(compared > 80, "{compared} rows compared");
     assert!(wrong.is_empty(), "\n{wrong}");
+}
+
+#[test]
+fn commands_answer_to_the_names_they_were_given() {
+    let long = "b840fc02d524045429941cc15f59e41cb7be6c52";
+    let options = format!(
+        "--rename-command CONFIG {long} --rename-command FlushAll \"\" --rename-command get fetch --rename-command set GET"
+    );
+    let options: Vec<&str> = options.split(' ').map(|word| word.trim_matches('"')).collect();
+    let mut harness = Harness::with_options(&options);
+    for (line, expected) in [
+        (
+            "CONFIG GET port",
+            "-ERR unknown command 'CONFIG', with args beginning with: 'GET' 'port' ".to_owned(),
+        ),
+        (&format!("{long} GET databases"), "[databases 16]".to_owned()),
+        (
+            &format!("{} FOO", long.to_uppercase()),
+            format!("-ERR unknown subcommand 'FOO'. Try {} HELP.", long.to_uppercase()),
+        ),
+        (long, "-ERR wrong number of arguments for 'config' command".to_owned()),
+        ("FLUSHALL", "-ERR unknown command 'FLUSHALL', with args beginning with: ".to_owned()),
+        ("get k v", "+OK".to_owned()),
+        ("SET k v", "-ERR unknown command 'SET', with args beginning with: 'k' 'v' ".to_owned()),
+        ("FETCH k", "v".to_owned()),
+    ] {
+        harness.check(line, &expected);
+    }
+    for (from, to, why) in [
+        ("nosuch", "x", "rename-command nosuch 'x': No such command in rename-command"),
+        ("get", "set", "rename-command get 'set': Target command name already exists"),
+    ] {
+        let options = ["--rename-command", from, to].map(|word| word.as_bytes().to_vec());
+        let config = Config::load(&options).expect("a valid command line").0;
+        assert_eq!(registry_for(&config).err().as_deref(), Some(why));
+    }
 }
