@@ -130,7 +130,7 @@ pub struct WorkerStats {
     pub output_bytes: Counter,
     /// Reads from sockets that brought bytes.
     pub reads: Counter,
-    /// Writes to sockets.
+    /// Turns of sending that sent bytes.
     pub writes: Counter,
     /// Lookups for reading that found a key.
     pub keyspace_hits: Counter,

@@ -13,6 +13,7 @@
 //! the server's memory for it is bounded by one read buffer and the high-water mark.
 
 use std::io::{self, IoSlice, Read, Write};
+use std::os::fd::{AsRawFd, RawFd};
 
 use base::limits::{OUTPUT_HIGH_WATER_BYTES, OUTPUT_LOW_WATER_BYTES, STREAM_PIECE_BYTES};
 use engine::output::Output;
@@ -44,6 +45,14 @@ impl Stream {
     /// Has the poll report on this socket.
     pub fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         registry.register(self.source(), token, Interest::READABLE | Interest::WRITABLE)
+    }
+
+    /// Its file descriptor.
+    pub fn fd(&self) -> RawFd {
+        match self {
+            Stream::Tcp(stream) => stream.as_raw_fd(),
+            Stream::Unix(stream) => stream.as_raw_fd(),
+        }
     }
 
     /// Ends that.

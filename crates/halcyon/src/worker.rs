@@ -246,6 +246,7 @@ impl Worker {
     fn send(&mut self, connection: &mut Connection) -> Option<Turn> {
         let (flush, sent_bytes) = connection.flush(TURN_OUTPUT_BYTES);
         self.engine.stats.output_bytes.add(sent_bytes as u64);
+        self.engine.stats.writes.add(u64::from(sent_bytes > 0));
         match flush {
             Flush::Empty | Flush::Blocked => None,
             Flush::Share => Some(Turn::Again),
@@ -293,6 +294,7 @@ impl Worker {
                 // After a hang-up it reports nothing more, so the end has to be read.
                 connection.readable = count == buffer.len() || connection.hung_up;
                 self.engine.stats.input_bytes.add(count as u64);
+                self.engine.stats.reads.add(1);
                 Some(count)
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -515,6 +517,7 @@ impl Worker {
         let client = &connection.session.client;
         client.worker.store(self.index as u16, Relaxed);
         client.token.store(token as u32, Relaxed);
+        client.fd.store(connection.stream.fd(), Relaxed);
         if client.kill.load(Relaxed) {
             connection.closing = true;
         }

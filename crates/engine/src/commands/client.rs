@@ -78,10 +78,8 @@ pub(crate) fn print_help(lines: &[&str], reply: &mut Reply<'_>) -> CmdResult {
 
 /// The error for a subcommand whose arguments do not fit; `args` as they came.
 pub(crate) fn wrong_subcommand(container: &str, args: Args<'_>) -> Fault {
-    let word = String::from_utf8_lossy(&args[1]);
-    Fault::Owned(format!(
-        "ERR unknown subcommand or wrong number of arguments for '{word}'. Try {container} HELP."
-    ))
+    let after = format!("'. Try {container} HELP.");
+    Fault::quoting("ERR unknown subcommand or wrong number of arguments for '", &args[1], &after)
 }
 
 /// ON or OFF.
@@ -134,8 +132,7 @@ pub(crate) fn setinfo(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) 
     let (option, value) = (&args[2], &args[3]);
     let of_name = is(option, "LIB-NAME");
     if !of_name && !is(option, "LIB-VER") {
-        let option = String::from_utf8_lossy(option);
-        return Err(Fault::Owned(format!("ERR Unrecognized option '{option}'")));
+        return Err(Fault::quoting("ERR Unrecognized option '", option, "'"));
     }
     if !is_printable(value) {
         let option = if of_name { "lib-name" } else { "lib-ver" };

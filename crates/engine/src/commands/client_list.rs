@@ -31,9 +31,8 @@ impl ClientType {
             ("slave", ClientType::Replica),
             ("pubsub", ClientType::PubSub),
         ];
-        known.iter().find(|(name, _)| is(word, name)).map(|(_, found)| *found).ok_or_else(|| {
-            Fault::Owned(format!("ERR Unknown client type '{}'", String::from_utf8_lossy(word)))
-        })
+        let found = known.iter().find(|(name, _)| is(word, name)).map(|(_, found)| *found);
+        found.ok_or_else(|| Fault::quoting("ERR Unknown client type '", word, "'"))
     }
 
     fn of(_: &Client) -> ClientType {
@@ -176,8 +175,7 @@ impl<'a> KillFilter<'a> {
         } else if is(option, "USER") {
             // There is one user; every connection is its.
             if value != b"default" {
-                let user = String::from_utf8_lossy(value);
-                return Err(Fault::Owned(format!("ERR No such user '{user}'")));
+                return Err(Fault::quoting("ERR No such user '", value, "'"));
             }
         } else if is(option, "MAXAGE") {
             let age_s =

@@ -146,8 +146,7 @@ impl<'a> Hello<'a> {
                 hello.name = Some(valid_name(args.at(at + 1))?);
                 at += 2;
             } else {
-                let option = String::from_utf8_lossy(option);
-                return Err(Fault::Owned(format!("ERR Syntax error in HELLO option '{option}'")));
+                return Err(Fault::quoting("ERR Syntax error in HELLO option '", option, "'"));
             }
         }
         Ok(hello)
