@@ -432,6 +432,7 @@ fn encodings() {
     for (script, encoding) in [
         ("ZADD out 1 a 2 b 3 c 4 d".to_owned(), "listpack"),
         ("ZADD out 1 a 2 b 3 c 4 d 5 e".to_owned(), "skiplist"),
+        ("ZADD out 1 a\nZADD out XX 1 a 2 b 3 c 4 d 5 e".to_owned(), "listpack"),
         (format!("ZADD out 1 {}", &long[1..]), "listpack"),
         (format!("ZADD out 1 {long}"), "skiplist"),
         ("ZUNIONSTORE out 1 five".to_owned(), "skiplist"),
@@ -447,7 +448,9 @@ fn encodings() {
         harness.run("ZADD four 1 a 2 b 3 c 4 d");
         harness.run("ZADD five 1 a 2 b 3 c 4 d 5 e");
         harness.run(&format!("ZADD long 1 {long}"));
-        harness.run(&script);
+        for line in script.lines() {
+            harness.run(line);
+        }
         assert_eq!(harness.run("OBJECT ENCODING out"), encoding, "{script}");
     }
 }
