@@ -205,8 +205,6 @@ impl ZSet {
     /// Redis.
     pub fn insert(&mut self, member: &[u8], score: f64, thresholds: &Thresholds) -> ZInsert {
         assert!(!score.is_nan(), "zset: a score is a number");
-        // As Redis: the small form keeps a negative zero as 0, the large one keeps its sign.
-        let score = if self.index.is_none() && score == 0.0 { 0.0 } else { score };
         self.sweep();
         match self.score(member) {
             Some(old) if old == score => ZInsert::Unchanged,

@@ -135,9 +135,6 @@ fn add_pairs(
     let thresholds = ctx.thresholds();
     let (mut added, mut updated, mut last) = (0, 0, None);
     ctx.edit_or_create(key, |zset: &mut ZSet| {
-        if !options.only_existing {
-            zset.expect_members(scores.len(), pairs[1].len(), &thresholds);
-        }
         for (index, score) in scores.iter().enumerate() {
             last = options.add(zset, &pairs[2 * index + 1], *score, &thresholds)?;
             match last {

@@ -175,6 +175,28 @@ impl Query {
             start + skipped..start + skipped + count
         }
     }
+
+    /// A sorted set of the members it selects, in the form that they call for.
+    fn part(&self, zset: &ZSet, thresholds: &Thresholds) -> ZSet {
+        let ranks = self.ranks(zset);
+        let mut part = ZSet::new();
+        // Only a range of ranks is known to be long before it is copied, as in Redis. The small form forgets the sign
+        // of zero, so this and the direction show.
+        if matches!(self.span, Span::Rank(..)) {
+            part.expect_members(ranks.len(), 0, thresholds);
+        }
+        let mut members = zset.range(first_of(&ranks, self.reverse), self.reverse);
+        for _ in ranks {
+            let Some((member, score)) = members.next() else { break };
+            part.insert(member, score, thresholds);
+        }
+        part
+    }
+}
+
+/// The rank that comes first in this direction.
+fn first_of(ranks: &Range<usize>, reverse: bool) -> usize {
+    if reverse { ranks.end.saturating_sub(1) } else { ranks.start }
 }
 
 fn range(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, form: Form) -> CmdResult {
@@ -182,7 +204,7 @@ fn range(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, form: Form) -
     match ctx.read::<ZSet>(&args[1])? {
         Some(zset) => {
             let ranks = query.ranks(zset);
-            let first = if query.reverse { ranks.end.saturating_sub(1) } else { ranks.start };
+            let first = first_of(&ranks, query.reverse);
             reply_range(reply, zset, first, ranks.len(), query.reverse, query.with_scores);
         }
         None => reply.empty_array(),
@@ -234,20 +256,9 @@ pub fn zrangestore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
         args.at(1),
         std::iter::once(args.at(2)),
         move |inputs: &[Option<ZSet>]| inputs[0].as_ref().map_or(0, |zset| selecting.ranks(zset).len()),
-        move |inputs| inputs[0].as_ref().map(|zset| part(zset, query.ranks(zset), &thresholds)),
+        move |inputs| inputs[0].as_ref().map(|zset| query.part(zset, &thresholds)),
         |ctx, reply, destination, part| store_result(ctx, reply, destination, part, "zrangestore"),
     )
-}
-
-/// A sorted set of the members of these ranks, in the form that they call for.
-fn part(zset: &ZSet, ranks: Range<usize>, thresholds: &Thresholds) -> ZSet {
-    let mut part = ZSet::new();
-    let mut members = zset.range(ranks.start, false);
-    for _ in ranks {
-        let Some((member, score)) = members.next() else { break };
-        part.insert(member, score, thresholds);
-    }
-    part
 }
 
 /// Stores what a command computed at `destination`, whatever is there, and replies with its size. Nothing at all
