@@ -45,6 +45,7 @@ pub fn serve(args: &[Vec<u8>]) -> Result<(), String> {
     for notice in notices.iter().filter(|notice| !notice.at_default) {
         tracing::warn!("{}", notice.text);
     }
+    machine::settle_huge_pages(&config);
     machine::fit_maxclients(&config)?;
     let workers = match config.int("threads") {
         0 => machine::usable_cpus(),
@@ -113,7 +114,12 @@ fn places(config: &Config) -> String {
 
 fn enter_directory(config: &Config) -> Result<(), String> {
     let dir = config.string("dir");
-    std::env::set_current_dir(&dir).map_err(|error| format!("Can't chdir to '{dir}': {error}"))
+    std::env::set_current_dir(&dir).map_err(|error| format!("Can't chdir to '{dir}': {error}"))?;
+    // Permissions do not tell all (a read-only mount, a full quota): a file does.
+    let probe = format!(".halcyon-{}", std::process::id());
+    std::fs::write(&probe, b"").and_then(|()| std::fs::remove_file(&probe)).map_err(|error| {
+        format!("Can't write in the directory '{dir}': {error}. Choose another with --dir, or change its permissions.")
+    })
 }
 
 fn write_pid_file(config: &Config) {
