@@ -22,13 +22,14 @@ pub fn is(arg: &[u8], word: &str) -> bool {
     arg.eq_ignore_ascii_case(word.as_bytes())
 }
 
+/// An integer argument of 32 bits.
+pub fn int32(arg: &[u8]) -> CmdResult<i32> {
+    i32::try_from(int(arg)?).map_err(|_| Fault::NOT_INT32)
+}
+
 /// A database number.
 pub fn db_index(arg: &[u8], databases: usize) -> CmdResult<usize> {
-    let index = int(arg)?;
-    if i32::try_from(index).is_err() {
-        return Err(Fault::OUT_OF_I32);
-    }
-    match usize::try_from(index) {
+    match usize::try_from(int32(arg)?) {
         Ok(db) if db < databases => Ok(db),
         _ => Err(Fault::DB_OUT_OF_RANGE),
     }

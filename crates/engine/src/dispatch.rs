@@ -329,7 +329,7 @@ fn admit<'s>(
     info: Result<&'s CommandInfo, ()>,
 ) -> CmdResult<&'s CommandInfo> {
     let info = match info {
-        Ok(info) if info.subcommands.is_empty() && arity_fits(info, args) => info,
+        Ok(info) if info.subcommands.is_empty() && info.arity_fits(args.len()) => info,
         _ => server.registry.resolve(args)?,
     };
     if !session.authenticated && info.needs_auth() && server.requires_auth() {
@@ -339,12 +339,6 @@ fn admit<'s>(
         return Err(Fault::OOM);
     }
     Ok(info)
-}
-
-#[inline]
-fn arity_fits(info: &CommandInfo, args: Args<'_>) -> bool {
-    let (arity, len) = (i64::from(info.spec.arity), args.len() as i64);
-    if arity > 0 { len == arity } else { len >= -arity }
 }
 
 #[inline]

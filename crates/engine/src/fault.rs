@@ -31,6 +31,9 @@ impl Fault {
     /// An integer beyond 32 bits where Redis keeps a C `int`.
     pub const OUT_OF_I32: Fault =
         Fault::Text("ERR value is out of range, value must between -2147483648 and 2147483647");
+    /// An integer of more than 32 bits.
+    pub const NOT_INT32: Fault =
+        Fault::Text("ERR value is out of range, value must between -2147483648 and 2147483647");
     /// A count below zero.
     pub const NOT_POSITIVE: Fault = Fault::Text("ERR value is out of range, must be positive");
     /// The key must exist.

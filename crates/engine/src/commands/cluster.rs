@@ -125,7 +125,7 @@ fn known_node(ctx: &Ctx<'_>, id: &[u8]) -> CmdResult {
     if ctx.server().cluster.identity.node_id.as_bytes() == id {
         return Ok(());
     }
-    Err(Fault::Owned(format!("ERR Unknown node {}", String::from_utf8_lossy(id))))
+    Err(Fault::quoting("ERR Unknown node ", id, ""))
 }
 
 /// CLUSTER SLOT-STATS <SLOTSRANGE start-slot end-slot | ORDERBY metric [LIMIT limit] [ASC | DESC]>
@@ -156,10 +156,8 @@ pub fn slot_stats(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> C
             stats
         }
         _ => {
-            let word = String::from_utf8_lossy(&args[1]).into_owned();
-            return Err(Fault::Owned(format!(
-                "ERR unknown subcommand or wrong number of arguments for '{word}'. Try CLUSTER HELP."
-            )));
+            let before = "ERR unknown subcommand or wrong number of arguments for '";
+            return Err(Fault::quoting(before, &args[1], "'. Try CLUSTER HELP."));
         }
     };
     reply.array(stats.len());

@@ -1,7 +1,5 @@
 //! COMMAND: the server tells of its commands.
 
-use std::sync::OnceLock;
-
 use resp::{Encoder, Proto};
 
 use super::command_shape as shape;
@@ -10,46 +8,49 @@ use crate::compat::{Compat, Shape};
 use crate::ctx::Ctx;
 use crate::fault::{CmdResult, Fault};
 use crate::reply::Reply;
-use crate::table::{CATEGORY_WORDS, Categories, CommandInfo, Flags, KeyAccess, Registry, registry, syntax};
+use crate::table::{
+    CATEGORY_WORDS, Categories, CommandInfo, ENCODED_REPLIES, Flags, KeyAccess, Registry, syntax,
+};
 
-/// A reply that depends on nothing but the table: made when first asked for, then copied.
-struct Fixed(OnceLock<Vec<u8>>);
-
-impl Fixed {
-    const fn new() -> Fixed {
-        Fixed(OnceLock::new())
-    }
-
-    fn copy_to(&self, reply: &mut Reply<'_>, make: impl FnOnce(&mut Encoder<'_>, &Registry)) {
-        let proto = reply.proto();
-        let bytes = self.0.get_or_init(|| {
-            let mut bytes = Vec::new();
-            make(&mut Encoder::new(&mut bytes, proto), registry());
-            bytes.shrink_to_fit();
-            bytes
-        });
-        reply.encoder().raw(bytes);
-    }
-}
-
-fn proto_index(proto: Proto) -> usize {
-    usize::from(proto == Proto::V3)
+/// Where the registry keeps a reply about all commands.
+fn encoded_index(kind: usize, proto: Proto) -> usize {
+    const KINDS: usize = 3;
+    const _: () = assert!(KINDS * 2 == ENCODED_REPLIES, "encoded-replies: one for each kind and version");
+    kind * 2 + usize::from(proto == Proto::V3)
 }
 
 /// Entries of all commands, in the shape that the connection can read.
-fn entries(reply: &mut Reply<'_>, shape: Shape) {
-    static ENTRIES: [[Fixed; 2]; 2] = [const { [const { Fixed::new() }; 2] }; 2];
-    let fixed = &ENTRIES[usize::from(shape == Shape::Legacy)][proto_index(reply.proto())];
-    fixed.copy_to(reply, |out, registry| {
+fn entries(registry: &Registry, reply: &mut Reply<'_>, shape: Shape) {
+    let proto = reply.proto();
+    let index = encoded_index(usize::from(shape == Shape::Legacy), proto);
+    let bytes = registry.encoded_once(index, || {
+        let mut bytes = Vec::new();
+        let mut out = Encoder::new(&mut bytes, proto);
         out.array(registry.top_level().count());
-        registry.top_level().for_each(|info| shape::entry(out, registry, info, shape));
+        registry.top_level().for_each(|info| shape::entry(&mut out, registry, info, shape));
+        bytes
     });
+    reply.encoder().raw(bytes);
+}
+
+/// Documentation of all commands.
+fn all_docs(registry: &Registry, reply: &mut Reply<'_>) {
+    let proto = reply.proto();
+    let bytes = registry.encoded_once(encoded_index(2, proto), || {
+        let mut bytes = Vec::new();
+        let mut out = Encoder::new(&mut bytes, proto);
+        out.map(registry.top_level().count());
+        registry.top_level().for_each(|info| shape::docs(&mut out, registry, info));
+        bytes
+    });
+    reply.encoder().raw(bytes);
 }
 
 /// COMMAND
 pub fn command(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     let compat = Compat::of(&ctx.server().config);
-    entries(reply, compat.shape(ctx.session_ref().introduced));
+    let shape = compat.shape(ctx.session_ref().introduced);
+    entries(ctx.server().registry, reply, shape);
     Ok(())
 }
 
@@ -62,11 +63,11 @@ pub fn count(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> CmdResult
 /// COMMAND INFO [command-name ...]: who asks this way knows today's shape.
 pub fn info(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     let names = args.from(2);
+    let registry = ctx.server().registry;
     if names.is_empty() {
-        entries(reply, Shape::Modern);
+        entries(registry, reply, Shape::Modern);
         return Ok(());
     }
-    let registry = ctx.server().registry;
     reply.array(names.len());
     for name in names {
         match registry.find_full(name) {
@@ -79,16 +80,12 @@ pub fn info(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResu
 
 /// COMMAND DOCS [command-name ...]
 pub fn docs(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    static ALL: [Fixed; 2] = [const { Fixed::new() }; 2];
     let names = args.from(2);
+    let registry = ctx.server().registry;
     if names.is_empty() {
-        ALL[proto_index(reply.proto())].copy_to(reply, |out, registry| {
-            out.map(registry.top_level().count());
-            registry.top_level().for_each(|info| shape::docs(out, registry, info));
-        });
+        all_docs(registry, reply);
         return Ok(());
     }
-    let registry = ctx.server().registry;
     let found: Vec<&CommandInfo> = names.iter().filter_map(|name| registry.find_full(name)).collect();
     reply.map(found.len());
     found.iter().for_each(|info| shape::docs(&mut reply.encoder(), registry, info));
@@ -117,7 +114,7 @@ pub fn list(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResu
         }
         _ => return Err(Fault::SYNTAX),
     };
-    let found: Vec<&CommandInfo> = ctx.server().registry.all().filter(|info| matches(info)).collect();
+    let found: Vec<&CommandInfo> = ctx.server().registry.callable().filter(|info| matches(info)).collect();
     reply.array(found.len());
     found.iter().for_each(|info| reply.text(&info.full_name));
     Ok(())
@@ -321,6 +318,20 @@ mod tests {
         ] {
             Harness::new().check(&format!("COMMAND {line}"), expected);
         }
+    }
+
+    #[test]
+    fn what_nobody_may_run_is_not_told_of() {
+        let mut harness =
+            Harness::with_options(&["--rename-command", "get", "", "--rename-command", "cluster", ""]);
+        assert!(harness.run("COMMAND LIST FILTERBY PATTERN *").contains("strlen"));
+        harness.check("COMMAND LIST FILTERBY PATTERN get", "[]");
+        harness.check("COMMAND LIST FILTERBY PATTERN cluster*", "[]");
+        harness.check("COMMAND INFO get cluster|slots", "[(nil) (nil)]");
+        harness.check("COMMAND COUNT", &format!(":{}", registry().top_level().count() - 2));
+        assert!(!harness.run("COMMAND").contains("[get :2 "));
+        assert!(!harness.run("COMMAND DOCS").contains(" get [summary"));
+        assert!(Harness::new().run("COMMAND").contains("[get :2 "), "another server has it");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use base::num::parse_i64;
 use resp::Proto;
 
-use crate::args::{Args, db_index, int, is};
+use crate::args::{Args, db_index, int32, is};
 use crate::commands::client::valid_name;
 use crate::ctx::Ctx;
 use crate::fault::{CmdResult, Fault};
@@ -42,7 +42,7 @@ pub(crate) fn echo(_: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Cm
 
 pub(crate) fn select(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     let server = ctx.server();
-    if server.cluster.enabled && int(&args[1])? != 0 {
+    if server.cluster.enabled && int32(&args[1])? != 0 {
         return Err(Fault::Text("ERR SELECT is not allowed in cluster mode"));
     }
     let db = db_index(&args[1], server.keyspace.databases())?;

@@ -72,7 +72,11 @@ pub struct Registry {
     names: Vec<Name>,
     /// Commands that were given a name too long for that.
     long_names: Vec<CommandId>,
+    encoded: [OnceLock<Vec<u8>>; ENCODED_REPLIES],
 }
+
+/// Replies of COMMAND that tell of all commands, in all shapes and protocol versions.
+pub const ENCODED_REPLIES: usize = 6;
 
 /// A place in the table of names.
 #[derive(Clone, Copy, Default)]
@@ -153,6 +157,7 @@ impl Registry {
             top_level: Vec::new(),
             names: vec![Name::default(); NAME_SLOTS],
             long_names: Vec::new(),
+            encoded: [const { OnceLock::new() }; ENCODED_REPLIES],
         };
         for spec in families.iter().copied().flatten() {
             let id = registry.add(spec, None);
@@ -229,6 +234,17 @@ impl Registry {
     /// Top-level commands, in table order.
     pub fn top_level(&self) -> impl Iterator<Item = &CommandInfo> {
         self.top_level.iter().map(|id| &self.commands[*id])
+    }
+
+    /// A reply that depends on nothing but the table: made when first asked for, then copied.
+    pub fn encoded_once(&self, index: usize, encode: impl FnOnce() -> Vec<u8>) -> &[u8] {
+        self.encoded[index].get_or_init(encode)
+    }
+
+    /// Every command and subcommand that clients may run, each after its container.
+    pub fn callable(&self) -> impl Iterator<Item = &CommandInfo> {
+        let with_subs = |info: &'_ CommandInfo| std::iter::once(info.id).chain(info.subcommands.clone());
+        self.top_level().flat_map(with_subs).map(|id| &self.commands[id])
     }
 
     /// Every command and subcommand.

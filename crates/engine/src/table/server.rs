@@ -74,7 +74,7 @@ pub const ROWS: &[Command] = &[
         since: "5.0.0",
         complexity: "O(1)",
         summary: "Draws something, and tells the version.",
-        syntax: "[VERSION version]",
+        syntax: "[VERSION version:integer]",
         run: server::lolwut,
         ..Command::BLANK
     },

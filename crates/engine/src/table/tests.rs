@@ -227,3 +227,24 @@ fn commands_answer_to_the_names_they_were_given() {
         assert_eq!(registry_for(&config).err().as_deref(), Some(why));
     }
 }
+
+#[test]
+fn errors_quote_what_was_sent() {
+    let mut harness = Harness::new();
+    let long = "x".repeat(200);
+    let clipped = "x".repeat(128);
+    for (args, expected) in [
+        (vec![&b"NOSUCH"[..], b"a\xff", b"b\0c"], {
+            b"-ERR unknown command 'NOSUCH', with args beginning with: 'a\xff' 'b' \r\n".to_vec()
+        }),
+        (vec![long.as_bytes()], {
+            format!("-ERR unknown command '{clipped}', with args beginning with: \r\n").into_bytes()
+        }),
+        (vec![b"NOSUCH", long.as_bytes(), b"b"], {
+            format!("-ERR unknown command 'NOSUCH', with args beginning with: '{clipped}' \r\n").into_bytes()
+        }),
+        (vec![b"COMMAND", b"a\nb"], b"-ERR unknown subcommand 'a b'. Try COMMAND HELP.\r\n".to_vec()),
+    ] {
+        assert_eq!(harness.run_args(&args).escape_ascii().to_string(), expected.escape_ascii().to_string());
+    }
+}

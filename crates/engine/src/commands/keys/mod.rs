@@ -6,7 +6,7 @@ pub(crate) mod whole;
 
 use store::Kind;
 
-use crate::args::{Args, db_index, int, is};
+use crate::args::{Args, db_index, is};
 use crate::ctx::{Ctx, Event};
 use crate::fault::{CmdResult, Fault};
 use crate::reply::Reply;
@@ -153,8 +153,5 @@ pub(crate) fn move_(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
 
 /// A database named by a C `int`, which has an error of its own for numbers beyond 32 bits.
 fn db_number(ctx: &Ctx<'_>, arg: &[u8]) -> CmdResult<usize> {
-    if i32::try_from(int(arg)?).is_err() {
-        return Err(Fault::Text("ERR value is out of range, value must between -2147483648 and 2147483647"));
-    }
     db_index(arg, ctx.server().keyspace.databases())
 }
