@@ -489,6 +489,12 @@ fn the_sign_of_zero() {
             ("ZRANGE out 0 -1 WITHSCORES", "[a -0 x 5 y 6]"),
             ("ZINTERSTORE out 2 z z WEIGHTS 1 -0", ":4"),
             ("ZRANGE out 0 -1 WITHSCORES", "[a 0 x 5 y 6 w 7]"),
+            ("DEL z", ":1"),
+            ("ZADD z 0 a 1 b 2 c 3 d", ":4"),
+            ("ZADD other -1 a", ":1"),
+            ("ZUNION 2 other z WEIGHTS 0 1 AGGREGATE MIN WITHSCORES", "[a -0 b 1 c 2 d 3]"),
+            ("ZUNIONSTORE out 2 z other WEIGHTS 1 0 AGGREGATE MAX", ":4"),
+            ("ZRANGE out 0 -1 WITHSCORES", "[a -0 b 1 c 2 d 3]"),
         ],
     );
 }

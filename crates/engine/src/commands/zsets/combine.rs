@@ -251,6 +251,10 @@ impl Plan {
                 Some(last) => self.aggregate.apply(score, last),
                 None => score,
             };
+            if score == 0.0 {
+                // Zeros of either sign count as the same score: an insertion alone would leave the sign as it was.
+                result.remove(&member);
+            }
             result.insert(&member, score, thresholds);
         }
         Combined::Changed(result)
