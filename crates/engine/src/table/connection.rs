@@ -164,7 +164,7 @@ const CLIENT: &[Command] = &[
         since: "2.4.0",
         complexity: "O(N) where N is the number of connections",
         summary: "Closes connections.",
-        syntax: "<address | <<ID client-id | TYPE <NORMAL | MASTER | SLAVE | REPLICA | PUBSUB> | USER username | ADDR address | LADDR address | SKIPME <YES | NO> | MAXAGE maxage:integer> [<ID client-id | TYPE <NORMAL | MASTER | SLAVE | REPLICA | PUBSUB> | USER username | ADDR address | LADDR address | SKIPME <YES | NO> | MAXAGE maxage:integer> ...]>>",
+        syntax: "<ip:port | <<ID client-id | TYPE <NORMAL | MASTER | SLAVE | REPLICA | PUBSUB> | USER username | ADDR ip:port | LADDR ip:port | SKIPME <YES | NO> | MAXAGE maxage:integer> [<ID client-id | TYPE <NORMAL | MASTER | SLAVE | REPLICA | PUBSUB> | USER username | ADDR ip:port | LADDR ip:port | SKIPME <YES | NO> | MAXAGE maxage:integer> ...]>>",
         run: client_list::kill,
         ..Command::BLANK
     },
