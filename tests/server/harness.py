@@ -29,7 +29,7 @@ class Skip(Exception):
 
 
 def binary():
-    candidates = [os.environ.get("HALCYON_BIN"), REPOSITORY / "target/release/halcyon", REPOSITORY / "target/ci/halcyon"]
+    candidates = [os.path.abspath(os.environ["HALCYON_BIN"])] if os.environ.get("HALCYON_BIN") else [REPOSITORY / "target/release/halcyon", REPOSITORY / "target/ci/halcyon"]
     for candidate in filter(None, candidates):
         if os.access(candidate, os.X_OK):
             return str(candidate)

@@ -90,7 +90,7 @@ pub const EXPIRE_SLICE_US: u64 = 250;
 pub const INPUT_GROWTH_BYTES_MAX: usize = 1024 * KIB;
 
 /// Bytes that one connection is sent before the others of its worker have their turn.
-pub const TURN_OUTPUT_BYTES: usize = 1024 * KIB;
+pub const TURN_OUTPUT_BYTES: usize = 256 * KIB;
 
 const _: () =
     assert!(INPUT_GROWTH_BYTES_MAX >= READ_BUFFER_BYTES && TURN_OUTPUT_BYTES >= OUTPUT_HIGH_WATER_BYTES);

@@ -40,6 +40,8 @@ pub struct Output {
     /// Bytes in `parts`, streams not counted.
     queued_bytes: usize,
     streams: usize,
+    /// Streams that have made everything. What they hold may be large, and the last of its kind.
+    finished: Vec<Box<dyn Stream>>,
 }
 
 impl Output {
@@ -197,7 +199,9 @@ impl Output {
             more = stream.fill(&mut Encoder::new(&mut piece, *proto));
         }
         if !more {
-            self.parts.pop_front();
+            if let Some(Part::Stream(stream, _)) = self.parts.pop_front() {
+                self.finished.push(stream);
+            }
             self.streams -= 1;
         }
         if !piece.is_empty() {
@@ -205,6 +209,12 @@ impl Output {
             self.parts.push_front(Part::Bytes(piece));
         }
         true
+    }
+
+    /// Streams that have made everything, for their clones to be freed elsewhere.
+    #[inline]
+    pub fn take_finished(&mut self) -> Vec<Box<dyn Stream>> {
+        std::mem::take(&mut self.finished)
     }
 
     /// The bytes that may be sent now, in order, as many slices as fit; returns how many.

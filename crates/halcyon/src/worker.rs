@@ -245,6 +245,9 @@ impl Worker {
     #[inline]
     fn send(&mut self, connection: &mut Connection) -> Option<Turn> {
         let (flush, sent_bytes) = connection.flush(TURN_OUTPUT_BYTES);
+        for stream in connection.out.take_finished() {
+            self.shared.server.keyspace.discard_elsewhere(Box::new(stream));
+        }
         self.engine.stats.output_bytes.add(sent_bytes as u64);
         self.engine.stats.writes.add(u64::from(sent_bytes > 0));
         match flush {
@@ -527,15 +530,14 @@ impl Worker {
     }
 
     /// Closes a connection that is out of its place.
-    #[expect(
-        clippy::boxed_local,
-        reason = "connections live in boxes; unboxing one to close it would copy it"
-    )]
     fn forget(&mut self, token: usize, mut connection: Box<Connection>) {
         self.connections.remove(token);
         self.shared.loads[self.index].fetch_sub(1, Relaxed);
         self.shared.server.clients.close(&connection.session.client);
         self.keep_buffer(connection.out.reclaim());
+        if connection.out.is_streaming() {
+            self.shared.server.keyspace.discard_elsewhere(Box::new(std::mem::take(&mut connection.out)));
+        }
         // Closing the socket takes it out of the poll.
     }
 

@@ -273,6 +273,11 @@ impl Keyspace {
         }
     }
 
+    /// Drops something that may be the last to hold a big value, on the reaper's thread.
+    pub fn discard_elsewhere(&self, other: Box<dyn Send>) {
+        self.garbage.send(Garbage::Other(other));
+    }
+
     /// Keys in a database, expired ones that nobody met included.
     pub fn len(&self, db: usize) -> usize {
         self.built(db).map_or(0, Database::keys)

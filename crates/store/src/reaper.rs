@@ -13,6 +13,8 @@ static PENDING: AtomicUsize = AtomicUsize::new(0);
 pub(crate) enum Garbage {
     /// A value that was deleted or replaced.
     Value(Value),
+    /// Whatever else may be the last to hold something big.
+    Other(Box<dyn Send>),
     /// All tables and expiry indexes of a flushed database.
     Database { roots: Vec<Detached>, expiries: Vec<BTreeSet<(i64, u64)>> },
 }
@@ -54,6 +56,7 @@ impl Reaper {
 fn free(garbage: Garbage) {
     match garbage {
         Garbage::Value(value) => drop(value),
+        Garbage::Other(other) => drop(other),
         Garbage::Database { roots, expiries } => {
             roots.into_iter().for_each(Detached::free);
             drop(expiries);

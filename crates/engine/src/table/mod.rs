@@ -24,7 +24,8 @@ use crate::reply::Reply;
 use resp::Args;
 
 pub use registry::{
-    CommandId, CommandInfo, ENCODED_REPLIES, InvalidKeys, KeyRule, LegacyKeys, Registry, registry, registry_for,
+    CommandId, CommandInfo, ENCODED_REPLIES, InvalidKeys, KeyRule, LegacyKeys, Registry, registry,
+    registry_for,
 };
 
 /// What runs a command.
