@@ -48,22 +48,44 @@ pub(crate) fn info(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Cmd
     Ok(())
 }
 
+/// With more connections than this, describing them all would hold up others on the worker.
+const LISTED_ON_WORKER_MAX: u64 = 1000;
+
 /// CLIENT LIST [TYPE type] [ID id ...]
 pub(crate) fn list(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     let (server, now_ms) = (ctx.server(), ctx.now_ms());
-    let chosen = match args.get(2) {
-        None => alive(server),
-        Some(option) if is(option, "TYPE") && args.len() == 4 => {
-            let wanted = ClientType::parse(&args[3])?;
-            alive(server).into_iter().filter(|client| ClientType::of(client) == wanted).collect()
+    let wanted = match args.get(2) {
+        None => None,
+        Some(option) if is(option, "TYPE") && args.len() == 4 => Some(ClientType::parse(&args[3])?),
+        Some(option) if is(option, "ID") && args.len() > 3 => {
+            let lines = lines_of(server, &by_ids(server, args.from(3))?, now_ms);
+            reply.verbatim("txt", lines.as_bytes());
+            return Ok(());
         }
-        Some(option) if is(option, "ID") && args.len() > 3 => by_ids(server, args.from(3))?,
         Some(_) => return Err(Fault::SYNTAX),
     };
-    let mut lines = String::with_capacity(chosen.len() * 320);
-    chosen.iter().for_each(|client| describe(server, client, now_ms, &mut lines));
-    reply.verbatim("txt", lines.as_bytes());
+    let of_type = move |server: &Server| {
+        let mut clients = alive(server);
+        clients.retain(|client| wanted.is_none_or(|wanted| ClientType::of(client) == wanted));
+        clients
+    };
+    if server.clients.connected() > LISTED_ON_WORKER_MAX {
+        ctx.defer(move |lane| {
+            let lines = lines_of(lane.server(), &of_type(lane.server()), now_ms);
+            lane.reply().verbatim("txt", lines.as_bytes());
+            Ok(())
+        });
+    } else {
+        let lines = lines_of(server, &of_type(server), now_ms);
+        reply.verbatim("txt", lines.as_bytes());
+    }
     Ok(())
+}
+
+fn lines_of(server: &Server, clients: &[Arc<Client>], now_ms: i64) -> String {
+    let mut lines = String::with_capacity(clients.len() * 320);
+    clients.iter().for_each(|client| describe(server, client, now_ms, &mut lines));
+    lines
 }
 
 /// Connections that nobody has killed; one that was killed may still be on its way out.
@@ -212,8 +234,12 @@ pub(crate) fn kill(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
     };
     let (server, now_s) = (ctx.server(), ctx.now_ms() / 1000);
     let me = ctx.session().client.id;
+    let candidates = match filter.id {
+        Some(id) => Vec::from_iter(server.clients.get(id).filter(|client| !client.kill.load(Relaxed))),
+        None => alive(server),
+    };
     let mut killed = 0;
-    for client in alive(server) {
+    for client in candidates {
         if !filter.applies_to(&client, me, now_s) {
             continue;
         }
@@ -300,6 +326,16 @@ mod tests {
         ] {
             harness.check(line, expected);
         }
+    }
+
+    #[test]
+    fn many_are_listed_as_few_are() {
+        let mut harness = Harness::new();
+        let connections: Vec<_> = (0..1500).map(|port| connect(&harness, 1000 + port)).collect();
+        assert_eq!(harness.run("CLIENT LIST").lines().count(), 1501);
+        assert_eq!(harness.run("CLIENT LIST TYPE pubsub"), "");
+        assert_eq!(harness.run("CLIENT LIST ID 7 8").lines().count(), 2);
+        assert_eq!(connections.len(), 1500);
     }
 
     #[test]
