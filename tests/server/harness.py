@@ -29,8 +29,9 @@ class Skip(Exception):
 
 
 def binary():
-    candidates = [os.path.abspath(os.environ["HALCYON_BIN"])] if os.environ.get("HALCYON_BIN") else [REPOSITORY / "target/release/halcyon", REPOSITORY / "target/ci/halcyon"]
-    for candidate in filter(None, candidates):
+    named = os.environ.get("HALCYON_BIN")
+    built = [REPOSITORY / "target/release/halcyon", REPOSITORY / "target/ci/halcyon"]
+    for candidate in [os.path.abspath(named)] if named else built:
         if os.access(candidate, os.X_OK):
             return str(candidate)
     raise SystemExit("tests/server: no server; build it or set HALCYON_BIN")
