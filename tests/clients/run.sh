@@ -100,7 +100,7 @@ step() { # step NAME "INPUTS" COMMAND...: runs it unless it has succeeded before
     local name=$1 inputs=$2 stamp=$cache/stamps/$1 print began=$SECONDS
     shift 2
     # shellcheck disable=SC2086 # a list of files
-    print=$({ cat $inputs && declare -f "$1" && echo "$*"; } | sha256sum)
+    print=$({ cd "$here" && cat $inputs && declare -f "$1" && echo "$*"; } | sha256sum)
     [[ -e $stamp && $(<"$stamp") == "$print" ]] && return 0
     echo "preparing $name ..."
     if ! (set -e && cd "$here" && "$@") >"$logs/prepare-$name.log" 2>&1 &&

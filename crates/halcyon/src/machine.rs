@@ -86,16 +86,3 @@ pub fn memory_bytes() -> u64 {
     let read = |name| nix::unistd::sysconf(name).ok().flatten().unwrap_or(0).max(0) as u64;
     read(nix::unistd::SysconfVar::_PHYS_PAGES) * read(nix::unistd::SysconfVar::PAGE_SIZE)
 }
-
-/// Keeps huge pages away, as `disable-thp` says: making one costs a request up to 100 us, and memory
-/// grows by 2 MiB at a time.
-pub fn settle_huge_pages(config: &Config) {
-    #[cfg(target_os = "linux")]
-    if config.bool("disable-thp")
-        && let Err(error) = nix::sys::prctl::set_thp_disable(true)
-    {
-        tracing::warn!("Can't disable transparent huge pages: {error}");
-    }
-    #[cfg(not(target_os = "linux"))]
-    let _ = config;
-}

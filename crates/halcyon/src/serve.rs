@@ -45,7 +45,6 @@ pub fn serve(args: &[Vec<u8>]) -> Result<(), String> {
     for notice in notices.iter().filter(|notice| !notice.at_default) {
         tracing::warn!("{}", notice.text);
     }
-    machine::settle_huge_pages(&config);
     machine::fit_maxclients(&config)?;
     let workers = match config.int("threads") {
         0 => machine::usable_cpus(),
