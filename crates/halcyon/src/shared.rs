@@ -126,9 +126,9 @@ impl ProcessHost {
 
 impl Host for ProcessHost {
     fn kill(&self, client: &Client) {
-        client.kill.store(true, Ordering::Relaxed);
-        let token = client.token.load(Ordering::Relaxed) as usize;
-        let worker = usize::from(client.worker.load(Ordering::Relaxed));
+        client.kill.store(true, Ordering::SeqCst);
+        let worker = usize::from(client.worker.load(Ordering::SeqCst));
+        let token = client.token.load(Ordering::SeqCst) as usize;
         self.mailboxes[worker].send(Message::Kill { token, client_id: client.id });
     }
 

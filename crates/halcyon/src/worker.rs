@@ -3,7 +3,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 
 use base::clock::Now;
@@ -67,6 +67,8 @@ pub struct Worker {
     timeout_at: usize,
     /// Listeners that had more connections than one turn accepts.
     accept_again: Vec<usize>,
+    /// Listeners whose last accept failed: for the next tick.
+    accept_later: Vec<usize>,
 }
 
 /// What becomes of a connection after a turn.
@@ -120,6 +122,7 @@ impl Worker {
             expire_at_stripe: 0,
             timeout_at: 0,
             accept_again: Vec::new(),
+            accept_later: Vec::new(),
         })
     }
 
@@ -480,6 +483,8 @@ impl Worker {
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => {
                     tracing::warn!("Accepting a client connection failed: {error}");
+                    // Out of descriptors, most likely: those that wait are looked at again in a while.
+                    self.accept_later.push(number);
                     return;
                 }
             }
@@ -550,6 +555,7 @@ impl Worker {
             return;
         }
         self.next_tick_us = self.engine.now.mono_us + TICK_US;
+        self.accept_again.append(&mut self.accept_later);
         self.expire();
         self.close_idle();
         self.balance();
