@@ -523,10 +523,11 @@ impl Worker {
             return;
         }
         let client = &connection.session.client;
-        client.worker.store(self.index as u16, Relaxed);
-        client.token.store(token as u32, Relaxed);
         client.fd.store(connection.stream.fd(), Relaxed);
-        if client.kill.load(Relaxed) {
+        client.token.store(token as u32, SeqCst);
+        client.worker.store(self.index as u16, SeqCst);
+        // Whoever kills it sets the flag first and reads the worker after: one of the two sees the other.
+        if client.kill.load(SeqCst) {
             connection.closing = true;
         }
         self.connections.insert(Some(connection));
