@@ -33,10 +33,11 @@ install_tree() {
     fi
     local mirror
     mirror=$(debian_mirror)
+    [[ $mirror ]] || stop "no Debian mirror in apt's configuration"
     mkdir -p "$directory"
     # An interrupted attempt leaves a tree that debootstrap would not finish.
     rm -rf -- "$tree"
-    echo "install-peers: unpacking Redis and Valkey from ${mirror:=http://deb.debian.org/debian} into $tree"
+    echo "install-peers: unpacking Redis and Valkey from $mirror into $tree"
     debootstrap --variant=minbase --include=redis-server,valkey-server sid "$tree" "$mirror" >"$log" 2>&1 ||
         stop "debootstrap failed; its output is in $log"
 }
