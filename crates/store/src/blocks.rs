@@ -71,6 +71,8 @@ struct Pool {
 unsafe impl Send for Pool {}
 
 const ARENAS: usize = 16;
+/// Blocks that a pool takes from another at a time.
+const BORROW_BLOCKS: usize = 256;
 static POOLS: [Mutex<Pool>; ARENAS] = [const {
     Mutex::new(Pool { free: [const { Vec::new() }; ROLES], region: null_mut(), region_left_bytes: 0 })
 }; ARENAS];
@@ -86,7 +88,8 @@ impl Block {
     /// A block with every word null, aligned to a line.
     pub fn alloc(role: Role) -> Block {
         alloc::count(role.bytes() as isize);
-        let block = POOLS[alloc::thread_shard() % ARENAS].lock().take(role);
+        let own = alloc::thread_shard() % ARENAS;
+        let block = POOLS[own].lock().take(role, own);
         for word in block.words(role) {
             word.store(null_mut(), Relaxed);
         }
@@ -126,11 +129,14 @@ impl Block {
 }
 
 impl Pool {
-    fn take(&mut self, role: Role) -> Block {
+    fn take(&mut self, role: Role, own: usize) -> Block {
         if let Some(block) = self.free[role.index()].pop() {
             return block;
         }
         if self.region_left_bytes < role.bytes() {
+            if let Some(block) = self.borrow(role, own) {
+                return block;
+            }
             self.open_region();
         }
         let base = self.region.cast::<Word>();
@@ -138,6 +144,23 @@ impl Pool {
         self.region = unsafe { self.region.add(role.bytes()) };
         self.region_left_bytes -= role.bytes();
         Block(NonNull::new(base).expect("block-region: a region was just opened"))
+    }
+
+    /// Takes over blocks that other threads gave back: those of a flushed database lie with the reaper,
+    /// and would lie there for ever while workers opened regions. Waits for nobody (two pools may try
+    /// each other).
+    #[cold]
+    fn borrow(&mut self, role: Role, own: usize) -> Option<Block> {
+        let others = (1..ARENAS).map(|step| (own + step) % ARENAS);
+        for mut other in others.filter_map(|other| POOLS[other].try_lock()) {
+            let free = &mut other.free[role.index()];
+            let kept = free.len().saturating_sub(BORROW_BLOCKS);
+            self.free[role.index()].extend(free.drain(kept..));
+            if let Some(block) = self.free[role.index()].pop() {
+                return Some(block);
+            }
+        }
+        None
     }
 
     fn open_region(&mut self) {
@@ -158,5 +181,28 @@ impl Pool {
         }
         self.region = region;
         self.region_left_bytes = REGION_BYTES;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_given_back_by_another_thread_are_used_before_a_region_is_opened() {
+        let role = Role::Directory;
+        let mut pool = Pool { free: [const { Vec::new() }; ROLES], region: null_mut(), region_left_bytes: 0 };
+        // Other tests of this process may take a few of these first.
+        let blocks: Vec<Block> = (0..4 * BORROW_BLOCKS).map(|_| Block::alloc(role)).collect();
+        let freed_by = alloc::thread_shard() % ARENAS;
+        for block in &blocks {
+            // SAFETY: allocated above, freed once, and in no table.
+            unsafe { block.free(role) };
+        }
+        let taken = pool.take(role, (freed_by + 1) % ARENAS);
+        assert_eq!(pool.region, null_mut(), "no region was opened");
+        let back = &mut POOLS[freed_by].lock().free[role.index()];
+        back.push(taken);
+        back.append(&mut pool.free[role.index()]);
     }
 }

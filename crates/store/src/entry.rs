@@ -12,7 +12,8 @@
 //! | | | key bytes, then inline value bytes |
 //!
 //! Invariant *entry-owner*: an entry is reachable from exactly one table word, and is read or written
-//! only under the lock of its key's stripe, or after that word was cleared under the lock.
+//! only under the lock of its key's stripe, or after that word was cleared under the lock. Code without
+//! the lock may hold its address, as a hint to the CPU, and never reads through it.
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;
@@ -29,6 +30,13 @@ const HEADER_BYTES: usize = 8;
 const WORD_BYTES: usize = 8;
 const VALUE_BYTES: usize = size_of::<Value>();
 const _: () = assert!(VALUE_BYTES.is_multiple_of(8) && align_of::<Value>() <= 8);
+// The flags are the low byte of the first word, and a table word keeps 16 bits above an address.
+const _: () = assert!(cfg!(target_endian = "little") && usize::BITS == 64);
+
+// The table hides values behind raw words, so the compiler does not ask this where it matters: a value
+// is dropped by another thread than made it, and its nodes are shared with clones on other threads.
+const fn crosses_threads<T: Send + Sync>() {}
+const _: () = crosses_threads::<Value>();
 
 const HAS_EXPIRY: u8 = 1;
 const OBJECT: u8 = 2;
@@ -65,6 +73,10 @@ pub enum Payload<'a> {
 }
 
 /// An owned pointer to an entry. `Copy`, because the table's words are; see *entry-owner*.
+///
+/// Its accessors are safe to call, on the strength of two contracts that their callers cannot break: an
+/// `Entry` is made by [`Entry::new`] or from a table word under the lock, and [`Entry::dispose`] (or
+/// [`Entry::release`]) demands that no copy is used again.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Entry(NonNull<u8>);
 
@@ -222,18 +234,32 @@ impl Entry {
         Some(unsafe { std::slice::from_raw_parts(self.0.as_ptr().add(place.bytes - len), len) })
     }
 
-    /// The object, or `None` for an inline string.
+    /// Where the object lies, or `None` for an inline string.
+    #[inline]
+    fn object_place(self) -> Option<*mut Value> {
+        let flags = self.flags();
+        // SAFETY: the flag says that a Value lies at that offset, inside the allocation.
+        (flags & OBJECT != 0).then(|| unsafe { self.0.as_ptr().add(layout(flags, 0, 0).value_at).cast() })
+    }
+
+    /// The object, or `None` for an inline string. Several of these may live at once.
+    ///
+    /// # Safety
+    /// The entry stays live for `'a`, and no mutable reference to its value is made meanwhile.
+    #[inline]
+    pub(crate) unsafe fn object<'a>(self) -> Option<&'a Value> {
+        // SAFETY: an initialised Value; shared by the caller's contract.
+        self.object_place().map(|place| unsafe { &*place })
+    }
+
+    /// The object, for writing, or `None` for an inline string.
     ///
     /// # Safety
     /// The entry stays live for `'a`, and no other reference to its value is used meanwhile.
     #[inline]
-    pub(crate) unsafe fn object<'a>(self) -> Option<&'a mut Value> {
-        let flags = self.flags();
-        if flags & OBJECT == 0 {
-            return None;
-        }
-        // SAFETY: the flag says a Value lies there; exclusive by the caller's contract.
-        Some(unsafe { &mut *self.0.as_ptr().add(layout(flags, 0, 0).value_at).cast::<Value>() })
+    pub(crate) unsafe fn object_mut<'a>(self) -> Option<&'a mut Value> {
+        // SAFETY: an initialised Value; exclusive by the caller's contract.
+        self.object_place().map(|place| unsafe { &mut *place })
     }
 
     /// Overwrites the inline string in place, if the new one has the same footprint and expiry field.
@@ -250,8 +276,9 @@ impl Entry {
         {
             return false;
         }
-        // SAFETY: the allocation's footprint holds `head + bytes.len()`; exclusive by *entry-owner*;
-        // `bytes` is the caller's memory, never inside an entry it holds mutably.
+        // SAFETY: the allocation's footprint holds `head + bytes.len()`; exclusive by *entry-owner*.
+        // `bytes` lies outside the entry: whoever got a slice of it from a View has the Locked
+        // borrowed, and can call nothing that comes here; copies of values never lie in entries.
         unsafe {
             let base = self.0.as_ptr();
             base.write((flags & !FORM) | form as u8);
@@ -284,13 +311,13 @@ impl Entry {
     /// The type of the value.
     #[inline]
     pub(crate) fn kind(self) -> Kind {
-        // SAFETY: the reference does not leave this function.
+        // SAFETY: a shared reference, which does not leave this function.
         unsafe { self.object() }.map_or(Kind::String, |value| value.kind())
     }
 
     /// What `OBJECT ENCODING` reports.
     pub(crate) fn encoding(self) -> Encoding {
-        // SAFETY: neither reference leaves this function.
+        // SAFETY: shared references, which do not leave this function.
         let (inline, object) = unsafe { (self.inline(), self.object()) };
         match (inline, object) {
             (_, Some(value)) => value.encoding(),
@@ -317,19 +344,43 @@ impl Entry {
         slab::footprint(self.layout().bytes)
     }
 
+    /// A new entry with the key, value and clock of this one and another time to live. The value is
+    /// moved, not cloned, whatever it is.
+    ///
+    /// # Safety
+    /// Exclusive as by *entry-owner*. Afterwards the new entry owns the value: it stands in for the
+    /// old one in the table, and the old one is only fit for [`Entry::release`].
+    pub(crate) unsafe fn moved(self, expire_at_ms: Option<i64>) -> Entry {
+        // SAFETY: live entry; the references end with this function, and the value is moved once: by the
+        // caller's contract the old entry is only released, which does not drop it.
+        unsafe {
+            let payload = match self.object_place() {
+                Some(place) => Payload::Object(place.read()),
+                None => Payload::Inline { bytes: self.inline().unwrap_or_default(), form: self.form() },
+            };
+            Entry::new(self.key(), payload, expire_at_ms, self.clock())
+        }
+    }
+
+    /// Frees the entry's memory and leaves its object alone.
+    ///
+    /// # Safety
+    /// No table word points to the entry any more, no copy of it is used again, and its object, if
+    /// any, was moved out.
+    pub(crate) unsafe fn release(self) {
+        // SAFETY: the last use of the entry, allocated in `new` with the same footprint.
+        unsafe { slab::free(self.0, self.layout().bytes) }
+    }
+
     /// Frees the entry and hands its object out, for the reaper to drop.
     ///
     /// # Safety
     /// No table word points to the entry any more, and no copy of it is used again.
     pub(crate) unsafe fn dispose(self) -> Option<Value> {
-        let flags = self.flags();
-        let place = self.layout();
-        // SAFETY: the last use of the entry: its value is moved out once and its memory, allocated
-        // in `new` with the same footprint, is freed once.
+        // SAFETY: the last use of the entry: its value is moved out once.
         unsafe {
-            let value =
-                (flags & OBJECT != 0).then(|| self.0.as_ptr().add(place.value_at).cast::<Value>().read());
-            slab::free(self.0, place.bytes);
+            let value = self.object_place().map(|place| place.read());
+            self.release();
             value
         }
     }
@@ -410,16 +461,41 @@ mod tests {
                 }
                 let long = LongString::from_slice(&[1u8; 10_000]);
                 let entry = Entry::new(key, Payload::Object(Value::Str(long)), expire_at_ms, 1);
-                // SAFETY: sole owner in this test.
+                // SAFETY: sole owner in this test; no reference to the value is mutable.
                 unsafe {
                     assert!(entry.key() == key);
                     assert!(entry.inline().is_none());
-                    assert_eq!(entry.object().map(|value| value.len()), Some(10_000));
+                    let (first, second) = (entry.object(), entry.object());
+                    assert_eq!(entry.kind(), Kind::String);
+                    assert_eq!(first.map(|value| value.len()), Some(10_000));
+                    assert_eq!(second.map(|value| value.len()), Some(10_000));
                 }
                 assert_eq!(entry.expire_at_ms(), expire_at_ms);
                 // SAFETY: last use.
                 assert_eq!(unsafe { entry.dispose() }.map(|value| value.len()), Some(10_000));
             }
+        }
+    }
+
+    #[test]
+    fn a_moved_entry_is_the_same_but_for_its_time_to_live() {
+        let long = || Payload::Object(Value::Str(LongString::from_slice(&[1u8; 10_000])));
+        let short = || Payload::Inline { bytes: b"12.5", form: Form::Text };
+        for (payload, len) in [(long(), Some(10_000)), (short(), None)] {
+            let old = Entry::new(b"key", payload, None, 7);
+            // SAFETY: sole owner in this test; the old entry is only released.
+            let new = unsafe { old.moved(Some(5)) };
+            // SAFETY: last use.
+            unsafe { old.release() };
+            assert_eq!((new.expire_at_ms(), new.clock()), (Some(5), 7));
+            // SAFETY: sole owner in this test.
+            unsafe {
+                assert_eq!(new.key(), b"key");
+                assert_eq!(new.inline(), len.is_none().then_some(&b"12.5"[..]));
+            }
+            assert_eq!(new.form(), if len.is_none() { Form::Text } else { Form::Plain });
+            // SAFETY: last use.
+            assert_eq!(unsafe { new.dispose() }.map(|value| value.len()), len);
         }
     }
 

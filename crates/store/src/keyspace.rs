@@ -4,6 +4,13 @@
 //! needs several takes them in ascending order (*lock-order*), so there is no deadlock and a command
 //! over many keys is atomic. Databases share the stripes: a command that moves a key between databases
 //! holds what it needs already.
+//!
+//! What is synchronised by hand, and how it is proved: the locks are parking_lot's, and everything an
+//! entry holds is read and written under them, so there is no protocol of ours to model; the guards and
+//! `View`s borrow each other, which the compiler checks. Counters are sums of relaxed additions made
+//! under the locks, and promise no more than that. `order` changes under all locks; read without one it
+//! may be stale, which names another database and never a wrong one. The one unlocked read of shared
+//! structure is the prefetch (see `blocks` and `table::glimpse`), which Miri runs against writers.
 #![allow(unsafe_code)]
 
 use std::collections::BTreeSet;
@@ -280,7 +287,7 @@ impl Keyspace {
 
     /// Keys in a database, expired ones that nobody met included.
     pub fn len(&self, db: usize) -> usize {
-        self.built(db).map_or(0, Database::keys)
+        self.built(db).map_or(0, |(_, database)| database.keys())
     }
 
     /// True if no database has a key.
@@ -288,16 +295,22 @@ impl Keyspace {
         (0..self.databases()).all(|db| self.len(db) == 0)
     }
 
-    fn built(&self, db: usize) -> Option<&Database> {
-        self.databases[self.order[db].load(Relaxed) as usize].get()
+    /// As `database`, if it was ever used.
+    pub(crate) fn built(&self, db: usize) -> Option<(usize, &Database)> {
+        let index = self.order[db].load(Relaxed) as usize;
+        Some((index, self.databases[index].get()?))
     }
 
     /// Keys, expiries and mean time to live of a database.
     pub fn size(&self, db: usize, now_ms: i64) -> DbSize {
-        let Some(database) = self.built(db) else { return DbSize::default() };
+        let Some((_, database)) = self.built(db) else { return DbSize::default() };
         let expires = database.total(|counts| &counts.expires).max(0);
         let sum_ms = database.total(|counts| &counts.expire_sum_ms);
-        let avg_ttl_ms = if expires == 0 { 0 } else { (sum_ms / expires + self.birth_ms - now_ms).max(0) };
+        // The sum wraps where a client sets times near the end of i64.
+        let avg_ttl_ms = match expires {
+            0 => 0,
+            _ => (sum_ms / expires).saturating_add(self.birth_ms).saturating_sub(now_ms).max(0),
+        };
         DbSize { keys: database.keys(), expires: expires as usize, avg_ttl_ms }
     }
 
@@ -324,12 +337,12 @@ impl Keyspace {
 
     /// Values and tables waiting for the reaper.
     pub fn garbage_pending(&self) -> usize {
-        Reaper::pending()
+        self.garbage.pending()
     }
 
     /// Keys in a slot of database `db`; asked for under [`Placement::Slots`] only.
     pub fn count_in_slot(&self, db: usize, slot: u16) -> usize {
-        self.built(db).map_or(0, |database| database.slot_keys[usize::from(slot)].load(Relaxed) as usize)
+        self.built(db).map_or(0, |(_, database)| database.slot_keys[usize::from(slot)].load(Relaxed) as usize)
     }
 
     /// Up to `count` keys of a slot.
@@ -366,7 +379,7 @@ impl Keyspace {
         now_ms: i64,
         visit: &mut dyn FnMut(&[u8], crate::locked::View<'_>),
     ) -> u64 {
-        let Some(database) = self.built(db) else { return 0 };
+        let Some((_, database)) = self.built(db) else { return 0 };
         let mut position = match cursor.checked_shl(CURSOR_SHIFT) {
             Some(position) if position >> CURSOR_SHIFT == cursor => position,
             _ => return 0,
@@ -402,7 +415,7 @@ impl Keyspace {
 
     /// A key picked by chance, with slots weighted by their keys. May pick an expired key.
     pub fn random_key(&self, db: usize, rng: &mut fastrand::Rng) -> Option<Vec<u8>> {
-        let database = self.built(db)?;
+        let (_, database) = self.built(db)?;
         // A slot may be emptied between the weighing and the lock: a few tries, then any key.
         for _ in 0..16 {
             let total: usize = database.slot_keys.iter().map(|keys| keys.load(Relaxed) as usize).sum();
@@ -434,14 +447,12 @@ impl Keyspace {
         let mut removed = 0;
         let mut garbage = Vec::new();
         for db in dbs {
-            let index = self.order[db].load(Relaxed) as usize;
-            let Some(database) = self.databases[index].get() else { continue };
+            let Some((index, database)) = self.built(db) else { continue };
             if database.keys() == 0 {
                 continue;
             }
             removed += database.keys();
-            let roots = database.roots.iter().map(|root| Detached(root.swap(std::ptr::null_mut(), Relaxed)));
-            let roots = roots.filter(|root| !root.0.is_null()).collect();
+            let roots = database.roots.iter().filter_map(Detached::from_root).collect();
             database.slot_keys.iter().for_each(|keys| keys.store(0, Relaxed));
             for counts in &database.counts {
                 counts.keys.store(0, Relaxed);
@@ -468,16 +479,25 @@ impl Keyspace {
     }
 }
 
-/// A slot's table, out of the keyspace.
-pub(crate) struct Detached(pub(crate) *mut u8);
+/// A slot's table, out of the keyspace. Dropping it frees the table and its entries, wherever that
+/// happens: on the reaper's thread, or with a reaper that nobody ran.
+pub(crate) struct Detached(*mut u8);
 
-// SAFETY: a detached root is owned by whoever holds it; its entries are Send.
+// SAFETY: a detached root is owned by whoever holds it, and `entry` asserts that values may cross threads.
 unsafe impl Send for Detached {}
 
 impl Detached {
-    /// Frees the table and its entries.
-    pub(crate) fn free(self) {
-        // SAFETY: the drain hands out each entry once, and nothing else points to it.
+    /// Takes a root word's table out. The caller holds the slot's stripe, or the only reference.
+    fn from_root(root: &Word) -> Option<Detached> {
+        let word = root.swap(std::ptr::null_mut(), Relaxed);
+        (!word.is_null()).then_some(Detached(word))
+    }
+}
+
+impl Drop for Detached {
+    fn drop(&mut self) {
+        // SAFETY: the word left its root in `from_root`: nothing but stale prefetches, which read blocks
+        // and no entries, points into the table. The drain hands out each entry once.
         table::drain(self.0, &mut |entry| drop(unsafe { entry.dispose() }));
     }
 }
@@ -485,9 +505,7 @@ impl Detached {
 impl Drop for Keyspace {
     fn drop(&mut self) {
         for database in self.databases.iter_mut().filter_map(|database| database.get_mut()) {
-            for root in &database.roots {
-                Detached(root.swap(std::ptr::null_mut(), Relaxed)).free();
-            }
+            database.roots.iter().filter_map(Detached::from_root).for_each(drop);
         }
     }
 }

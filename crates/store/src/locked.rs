@@ -54,7 +54,7 @@ pub struct Instant {
 #[derive(Clone, Copy)]
 pub struct View<'a> {
     entry: Entry,
-    _locked: PhantomData<&'a ()>,
+    _locked: PhantomData<&'a Value>,
 }
 
 /// The value of an entry.
@@ -75,8 +75,8 @@ impl<'a> View<'a> {
     /// The value.
     #[inline]
     pub fn value(self) -> ValueRef<'a> {
-        // SAFETY: a View borrows the Locked (or a scan's guard) for 'a, so the stripe stays locked
-        // and nobody has a mutable reference into the entry.
+        // SAFETY: a View borrows the Locked mutably, or lives no longer than a scan's guard, for 'a: the
+        // stripe stays locked, nothing frees or writes the entry, and `get_mut` cannot be called.
         unsafe {
             match self.entry.inline() {
                 Some(bytes) => ValueRef::Inline(bytes),
@@ -216,8 +216,9 @@ impl<'k> Locked<'k> {
         if let Some(clock) = at.touch {
             entry.set_clock(clock);
         }
-        // SAFETY: the result borrows `self` mutably, so no other view of the entry exists.
-        Some(unsafe { entry.object() })
+        // SAFETY: the result borrows `self` mutably, and every View of a stripe's entries borrows the
+        // one Locked (or scan) that holds the stripe: no other reference to the value exists.
+        Some(unsafe { entry.object_mut() })
     }
 
     /// Stores a string, of which `form` says how it came to be.
@@ -287,6 +288,7 @@ impl<'k> Locked<'k> {
         let had = old.and_then(Entry::expire_at_ms);
         let expire_at_ms = wanted_expiry(expiry, had);
         let clock = at.touch.or(old.map(Entry::clock)).unwrap_or(0);
+        debug_assert_eq!(position, self.space.position(key), "key-position: of another keyspace or key");
         let new = Entry::new(key, payload, expire_at_ms, clock);
         match old {
             Some(old) => {
@@ -316,17 +318,26 @@ impl<'k> Locked<'k> {
     /// Takes a key out, with its value and time to live.
     pub fn take(&mut self, db: usize, position: Position, key: &[u8], now_ms: i64) -> Option<OwnedEntry> {
         let entry = self.find(db, position, key, now_ms)?;
-        let owned = View::new(entry).to_owned();
-        self.unlink(db, position, entry);
-        Some(owned)
+        // SAFETY: the stripe is held; the bytes are copied at once.
+        let inline = unsafe { entry.inline() }.map(|bytes| OwnedValue::Inline(bytes.into(), entry.form()));
+        let expire_at_ms = entry.expire_at_ms();
+        let object = self.detach(db, position, entry).map(OwnedValue::Object);
+        let value = inline.or(object).expect("entry-shape: inline or object");
+        Some(OwnedEntry { value, expire_at_ms })
     }
 
     fn unlink(&mut self, db: usize, position: Position, entry: Entry) {
+        let object = self.detach(db, position, entry);
+        self.space.discard(object);
+    }
+
+    /// Takes the entry out and frees it; hands its object out.
+    fn detach(&mut self, db: usize, position: Position, entry: Entry) -> Option<Value> {
         let (_, database) = self.space.database(db);
         if let Some(at) = entry.expire_at_ms() {
             self.index_expiry(db, position, Some(at), None);
         }
-        unlink_entry(self.space, database, position, entry);
+        detach_entry(self.space, database, position, entry)
     }
 
     /// Sets or removes the time to live of a key; false if there is no key.
@@ -345,12 +356,14 @@ impl<'k> Locked<'k> {
             (None, None) => return true,
             _ => {
                 let (_, database) = self.space.database(db);
-                // The entry's layout changes: its value moves to a new allocation, uncopied if an object.
-                let owned = View::new(entry).to_owned();
-                let new = Entry::new(key, owned.value.payload(), expire_at_ms, entry.clock());
-                table::replace(database.root(position), position.0, entry, new);
-                // SAFETY: replaced, so no table word points to it; the object lives on in `new`.
-                drop(unsafe { entry.dispose() });
+                // The entry's layout changes, so it moves.
+                // SAFETY: the stripe is held and no View of it lives, since this borrows `self` mutably;
+                // `new` replaces the entry at once, and the entry is released once no word points to it.
+                unsafe {
+                    let new = entry.moved(expire_at_ms);
+                    table::replace(database.root(position), position.0, entry, new);
+                    entry.release();
+                }
             }
         }
         self.index_expiry(db, position, had, expire_at_ms);
@@ -398,11 +411,11 @@ fn wanted_expiry(expiry: Expiry, had: Option<i64>) -> Option<i64> {
     }
 }
 
-fn unlink_entry(space: &Keyspace, database: &Database, position: Position, entry: Entry) {
+fn detach_entry(space: &Keyspace, database: &Database, position: Position, entry: Entry) -> Option<Value> {
     table::remove(database.root(position), position.0, entry, &|entry| position_of(space, entry));
     database.count_key(position, -1);
-    // SAFETY: removed, so no table word points to it; `entry` is not used again.
-    space.discard(unsafe { entry.dispose() });
+    // SAFETY: removed, so no table word points to it; no caller uses `entry` again.
+    unsafe { entry.dispose() }
 }
 
 impl Keyspace {
@@ -416,7 +429,8 @@ impl Keyspace {
         let mut state = self.stripe_state(stripe);
         let mut removed = 0;
         for db in 0..self.databases() {
-            let (index, database) = self.database(db);
+            // A database that nobody has used has no index and must not be built by this.
+            let Some((index, database)) = self.built(db) else { continue };
             let Some(expiries) = state.expiries.get_mut(index) else { continue };
             while removed < keys_max
                 && let Some((at, position)) = expiries.first().copied()
@@ -429,7 +443,7 @@ impl Keyspace {
                 let due =
                     |entry: Entry| entry.expire_at_ms() == Some(at) && position_of(self, entry) == position.0;
                 if let Some(entry) = table::find(database.root(position), position.0, due) {
-                    unlink_entry(self, database, position, entry);
+                    self.discard(detach_entry(self, database, position, entry));
                     removed += 1;
                 }
             }

@@ -1,15 +1,15 @@
 //! Frees what is too big to be freed by a worker.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use crate::Value;
 use crate::keyspace::Detached;
 
-static PENDING: AtomicUsize = AtomicUsize::new(0);
-
-/// Something to free.
+/// Something to free: dropping it does.
+#[expect(dead_code, reason = "held to be dropped")]
 pub(crate) enum Garbage {
     /// A value that was deleted or replaced.
     Value(Value),
@@ -20,47 +20,45 @@ pub(crate) enum Garbage {
 }
 
 /// The sending side, counting what is on its way.
-pub(crate) struct Bin(Sender<Garbage>);
+pub(crate) struct Bin {
+    sender: Sender<Garbage>,
+    pending: Arc<AtomicUsize>,
+}
 
 impl Bin {
     pub(crate) fn send(&self, garbage: Garbage) {
-        PENDING.fetch_add(1, Relaxed);
+        self.pending.fetch_add(1, Relaxed);
         // The error gives the garbage back: without a reaper it is freed here.
-        if let Err(refused) = self.0.send(garbage) {
-            free(refused.0);
+        if let Err(refused) = self.sender.send(garbage) {
+            drop(refused);
+            self.pending.fetch_sub(1, Relaxed);
         }
+    }
+
+    /// What was sent and is not yet freed.
+    pub(crate) fn pending(&self) -> usize {
+        self.pending.load(Relaxed)
     }
 }
 
-/// The receiving side.
-pub struct Reaper(Receiver<Garbage>);
+/// The receiving side. Garbage that waits in it when it is dropped is freed then.
+pub struct Reaper {
+    receiver: Receiver<Garbage>,
+    pending: Arc<AtomicUsize>,
+}
 
 impl Reaper {
     pub(crate) fn new() -> (Bin, Reaper) {
         let (sender, receiver) = channel();
-        (Bin(sender), Reaper(receiver))
+        let pending = Arc::new(AtomicUsize::new(0));
+        (Bin { sender, pending: pending.clone() }, Reaper { receiver, pending })
     }
 
     /// Frees garbage until the keyspace is dropped.
     pub fn run(self) {
-        while let Ok(garbage) = self.0.recv() {
-            free(garbage);
+        while let Ok(garbage) = self.receiver.recv() {
+            drop(garbage);
+            self.pending.fetch_sub(1, Relaxed);
         }
     }
-
-    pub(crate) fn pending() -> usize {
-        PENDING.load(Relaxed)
-    }
-}
-
-fn free(garbage: Garbage) {
-    match garbage {
-        Garbage::Value(value) => drop(value),
-        Garbage::Other(other) => drop(other),
-        Garbage::Database { roots, expiries } => {
-            roots.into_iter().for_each(Detached::free);
-            drop(expiries);
-        }
-    }
-    PENDING.fetch_sub(1, Relaxed);
 }

@@ -6,7 +6,8 @@
 //! | `HEADER_BYTES` | objects of one size class, back to back |
 //!
 //! A page is `PAGE_BYTES` large and aligned, so an object's page is its address rounded down.
-//! Pages are cut from chunks; a chunk whose pages are all free goes back to the system.
+//! Pages are cut from chunks; a chunk whose pages are all free goes back to the system. Every step is
+//! O(1): a chunk knows its free pages by a mask, and an arena lists its chunks that have some.
 //! Arenas are chosen by thread: a worker meets its own arena's lock unless it frees what another
 //! worker allocated.
 #![allow(unsafe_code)]
@@ -20,7 +21,8 @@ use crate::alloc;
 
 const PAGE_BYTES: usize = 256 * 1024;
 /// Many, since each chunk costs the system allocator a page of its own.
-const CHUNK_PAGES: usize = 32;
+const CHUNK_PAGES: usize = u32::BITS as usize;
+const ALL_PAGES: u32 = u32::MAX;
 const HEADER_BYTES: usize = 64;
 const ARENAS: usize = 16;
 
@@ -79,20 +81,24 @@ struct PageHeader {
 
 struct Chunk {
     base: *mut u8,
-    pages_used: usize,
+    /// One bit a page.
+    free_pages: u32,
+    next: *mut Chunk,
+    prev: *mut Chunk,
 }
 
 struct Arena {
     /// Pages with room, by class; a full page is in no list and comes back with its first free.
     partial: [*mut PageHeader; CLASSES],
-    free_pages: Vec<(*mut PageHeader, *mut Chunk)>,
+    /// Chunks with a free page.
+    open_chunks: *mut Chunk,
 }
 
 // SAFETY: the raw pointers are owned by the arena and only followed under its mutex.
 unsafe impl Send for Arena {}
 
 static SLABS: [Mutex<Arena>; ARENAS] =
-    [const { Mutex::new(Arena { partial: [null_mut(); CLASSES], free_pages: Vec::new() }) }; ARENAS];
+    [const { Mutex::new(Arena { partial: [null_mut(); CLASSES], open_chunks: null_mut() }) }; ARENAS];
 
 /// Memory for an object of `bytes` (8-aligned, uninitialised).
 #[inline]
@@ -122,8 +128,9 @@ pub unsafe fn free(object: NonNull<u8>, bytes: usize) {
         Some(class) => {
             alloc::count(-(class_bytes(class) as isize));
             let page = page_of(object);
-            // SAFETY: an object of a slab class lies in a live page, whose header outlives it;
-            // `arena` is written once, before the page's first object is handed out.
+            // SAFETY: an object of a slab class lies in a live page, whose header outlives it. `arena`
+            // is written once, before the page's first object is handed out, and no reference to the
+            // whole header exists: this read races with nothing that happens under the lock.
             let arena = unsafe { (*page).arena } as usize;
             // SAFETY: the caller's contract, and the page belongs to that arena.
             unsafe { SLABS[arena].lock().give(page, object, class) }
@@ -214,13 +221,19 @@ impl Arena {
 
     #[cold]
     fn open_page(&mut self, class: usize, arena: u16) -> *mut PageHeader {
-        if self.free_pages.is_empty() {
+        if self.open_chunks.is_null() {
             self.open_chunk();
         }
-        let (page, chunk) = self.free_pages.pop().expect("slab-pages: a chunk was just opened");
-        // SAFETY: `page` is an unused, aligned page of a live chunk of this arena.
+        let chunk = self.open_chunks;
+        // SAFETY: a listed chunk is live and has a free page: the mask is not 0, and the page at its
+        // lowest bit is aligned, inside the chunk and in no use.
         unsafe {
-            (*chunk).pages_used += 1;
+            let index = (*chunk).free_pages.trailing_zeros() as usize;
+            (*chunk).free_pages &= !(1 << index);
+            if (*chunk).free_pages == 0 {
+                self.unlink_chunk(chunk);
+            }
+            let page: *mut PageHeader = (*chunk).base.add(index * PAGE_BYTES).cast();
             page.write(PageHeader {
                 next: null_mut(),
                 prev: null_mut(),
@@ -232,8 +245,8 @@ impl Arena {
                 arena,
             });
             self.link(page, class);
+            page
         }
-        page
     }
 
     fn open_chunk(&mut self) {
@@ -244,27 +257,59 @@ impl Arena {
             std::alloc::handle_alloc_error(layout);
         }
         ask_for_huge_pages(base, layout.size());
-        let chunk = Box::into_raw(Box::new(Chunk { base, pages_used: 0 }));
-        for index in (0..CHUNK_PAGES).rev() {
-            // SAFETY: the offset lies inside the chunk.
-            let page = unsafe { base.add(index * PAGE_BYTES) };
-            self.free_pages.push((page.cast(), chunk));
-        }
+        let chunk = Chunk { base, free_pages: ALL_PAGES, next: null_mut(), prev: null_mut() };
+        // SAFETY: a new chunk, in no list.
+        unsafe { self.link_chunk(Box::into_raw(Box::new(chunk))) };
     }
 
     /// # Safety
     /// `page` is an unlinked page of this arena without live objects.
     #[cold]
     unsafe fn close_page(&mut self, page: *mut PageHeader) {
-        // SAFETY: the caller's contract; a chunk lives until its last page is closed here.
+        // SAFETY: the caller's contract. A chunk lives until its last page is closed here, and is listed
+        // exactly while it has a free page. `page` is not touched once its chunk may be gone.
         unsafe {
             let chunk = (*page).chunk;
-            (*chunk).pages_used -= 1;
-            self.free_pages.push((page, chunk));
-            if (*chunk).pages_used == 0 {
-                self.free_pages.retain(|(_, owner)| *owner != chunk);
+            let index = (page.addr() - (*chunk).base.addr()) / PAGE_BYTES;
+            if (*chunk).free_pages == 0 {
+                self.link_chunk(chunk);
+            }
+            debug_assert!((*chunk).free_pages & 1 << index == 0, "slab-page: closed twice");
+            (*chunk).free_pages |= 1 << index;
+            if (*chunk).free_pages == ALL_PAGES {
+                self.unlink_chunk(chunk);
                 System.dealloc((*chunk).base, chunk_layout());
                 drop(Box::from_raw(chunk));
+            }
+        }
+    }
+
+    /// # Safety
+    /// `chunk` is a live chunk of this arena, in no list.
+    unsafe fn link_chunk(&mut self, chunk: *mut Chunk) {
+        // SAFETY: the caller's contract; the head is null or a listed chunk.
+        unsafe {
+            (*chunk).next = self.open_chunks;
+            (*chunk).prev = null_mut();
+            if let Some(head) = self.open_chunks.as_mut() {
+                head.prev = chunk;
+            }
+        }
+        self.open_chunks = chunk;
+    }
+
+    /// # Safety
+    /// `chunk` is in this arena's list.
+    unsafe fn unlink_chunk(&mut self, chunk: *mut Chunk) {
+        // SAFETY: the caller's contract: both neighbours are null or listed chunks.
+        unsafe {
+            let (next, prev) = ((*chunk).next, (*chunk).prev);
+            match prev.as_mut() {
+                Some(prev) => prev.next = next,
+                None => self.open_chunks = next,
+            }
+            if let Some(next) = next.as_mut() {
+                next.prev = prev;
             }
         }
     }
@@ -307,6 +352,53 @@ impl Arena {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Listed chunks and their free pages, checked on the way.
+    fn free_pages(arena: &Arena) -> Vec<u32> {
+        let (mut masks, mut chunk, mut prev) = (Vec::new(), arena.open_chunks, null_mut());
+        // SAFETY: listed chunks are live.
+        while let Some(here) = unsafe { chunk.as_ref() } {
+            assert_eq!(here.prev, prev);
+            assert_ne!(here.free_pages, 0);
+            masks.push(here.free_pages);
+            (prev, chunk) = (chunk, here.next);
+        }
+        masks
+    }
+
+    #[test]
+    fn chunks_go_back_when_all_their_pages_are_free() {
+        // The largest class: few objects a page, so that several chunks fill soon.
+        let class = CLASSES - 1;
+        let a_page = (PAGE_BYTES - HEADER_BYTES) / class_bytes(class);
+        let mut arena = Arena { partial: [null_mut(); CLASSES], open_chunks: null_mut() };
+        let mut rng = fastrand::Rng::with_seed(5);
+        let mut live: Vec<NonNull<u8>> = Vec::new();
+        let chunks = if cfg!(miri) { 2 } else { 4 };
+        for _ in 0..a_page * CHUNK_PAGES * chunks - 1 {
+            live.push(arena.take(class, 0));
+        }
+        assert_eq!(free_pages(&arena), []);
+        rng.shuffle(&mut live);
+        let last = live.pop().expect("many objects");
+        for object in live {
+            // SAFETY: a live object of that class and arena, freed once.
+            unsafe { arena.give(page_of(object), object, class) };
+            free_pages(&arena);
+        }
+        let masks = free_pages(&arena);
+        assert_eq!(masks.iter().map(|mask| mask.count_zeros()).sum::<u32>(), masks.len() as u32);
+        assert!(masks.len() <= 2, "the last object's page and one empty page stay: {masks:x?}");
+        // SAFETY: as above.
+        unsafe {
+            let page = page_of(last);
+            arena.give(page, last, class);
+            let kept = arena.partial[class];
+            arena.unlink(kept, class);
+            arena.close_page(kept);
+        }
+        assert_eq!(free_pages(&arena), []);
+    }
 
     #[test]
     fn classes_cover_their_sizes() {
