@@ -29,8 +29,7 @@ bench: ## Measure side by side with every peer found (PEERS="name=path,...", BEN
 	@HALCYON_PEERS="$(or $(PEERS),$(HALCYON_PEERS))" python3 bench/run.py $(BENCH)
 
 miri: ## Run the store's unit tests, the unsafe code's, under Miri (installs it into a nightly toolchain)
-	@rustup toolchain install nightly --profile minimal --component miri --component rust-src
-	@MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test -p store --lib
+	@scripts/miri
 
 fuzz: ## Feed the decoder 10 million random inputs (FUZZ_INPUTS=N: another number)
 	@HALCYON_FUZZ_INPUTS=$(FUZZ_INPUTS) cargo test --release -p resp --test fuzz -- --nocapture

@@ -133,7 +133,8 @@ impl Database {
     }
 
     fn total(&self, field: impl Fn(&Counts) -> &AtomicI64) -> i64 {
-        self.counts.iter().map(|counts| field(counts).load(Relaxed)).sum()
+        // A sum of times wraps, as its parts do, where a client sets times near the end of i64.
+        self.counts.iter().fold(0, |sum, counts| sum.wrapping_add(field(counts).load(Relaxed)))
     }
 
     pub(crate) fn keys(&self) -> usize {
@@ -306,7 +307,6 @@ impl Keyspace {
         let Some((_, database)) = self.built(db) else { return DbSize::default() };
         let expires = database.total(|counts| &counts.expires).max(0);
         let sum_ms = database.total(|counts| &counts.expire_sum_ms);
-        // The sum wraps where a client sets times near the end of i64.
         let avg_ttl_ms = match expires {
             0 => 0,
             _ => (sum_ms / expires).saturating_add(self.birth_ms).saturating_sub(now_ms).max(0),
