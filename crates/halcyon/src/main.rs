@@ -5,6 +5,7 @@ mod lane;
 mod listeners;
 mod logging;
 mod machine;
+mod mailbox;
 mod serve;
 mod shared;
 mod worker;

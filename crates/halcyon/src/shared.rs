@@ -1,6 +1,5 @@
 //! What the threads of the process share, and how they reach each other.
 
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -9,10 +8,9 @@ use engine::clients::Client;
 use engine::lane::Deferred;
 use engine::output::Output;
 use engine::server::{CpuSeconds, Host, Server};
-use mio::{Registry, Token, Waker};
-use parking_lot::Mutex;
 
 use crate::connection::Connection;
+use crate::mailbox;
 
 /// Something another thread wants of a worker.
 pub enum Message {
@@ -24,46 +22,8 @@ pub enum Message {
     Kill { token: usize, client_id: u64 },
 }
 
-/// A worker's letter box: senders pay one lock, and one wake-up for all letters of a turn.
-#[derive(Default)]
-pub struct Mailbox {
-    letters: Mutex<Vec<Message>>,
-    waker: Mutex<Option<Waker>>,
-    awake: AtomicBool,
-}
-
-impl Mailbox {
-    /// Creates the waker; the worker calls this once, before anyone sends.
-    pub fn open(&self, registry: &Registry, token: Token) -> io::Result<()> {
-        *self.waker.lock() = Some(Waker::new(registry, token)?);
-        Ok(())
-    }
-
-    /// Leaves a letter.
-    pub fn send(&self, message: Message) {
-        self.letters.lock().push(message);
-        self.wake();
-    }
-
-    /// Has the worker's poll return.
-    pub fn wake(&self) {
-        if self.awake.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        if let Some(waker) = &*self.waker.lock()
-            && let Err(error) = waker.wake()
-        {
-            tracing::warn!("cannot wake a worker: {error}");
-        }
-    }
-
-    /// Takes all letters. Called by the owner when its waker fired.
-    pub fn take(&self) -> Vec<Message> {
-        // Cleared first: a letter that arrives after the lock is taken wakes again.
-        self.awake.store(false, Ordering::Release);
-        std::mem::take(&mut self.letters.lock())
-    }
-}
+/// A worker's letter box.
+pub type Mailbox = mailbox::Mailbox<Message, mio::Waker>;
 
 /// A job for the long lane, and where its reply goes.
 pub struct LaneTask {

@@ -91,7 +91,7 @@ impl Worker {
         seed: u64,
     ) -> io::Result<Worker> {
         let poll = Poll::new()?;
-        shared.mailboxes[index].open(poll.registry(), WAKER)?;
+        shared.mailboxes[index].open(mio::Waker::new(poll.registry(), WAKER)?);
         for (number, listener) in listeners.iter_mut().enumerate() {
             let token = Token(LISTENERS + number);
             match listener {
