@@ -145,7 +145,7 @@ fn route<'s>(
     routed: &mut [Routed<'s>; BATCH_COMMANDS],
 ) {
     let keyspace = &server.keyspace;
-    let prefetch = batch.len() > 1;
+    let prefetcher = (batch.len() > 1).then(|| keyspace.prefetcher(db));
     for (index, route) in routed.iter_mut().enumerate().take(batch.len()) {
         let args = batch.command(index, input);
         let Some(info) = server.registry.find(&args[0]) else { continue };
@@ -155,16 +155,14 @@ fn route<'s>(
             _ => None,
         };
         *route = (Ok(info), position);
-        if prefetch && let Some(position) = position {
-            keyspace.prefetch_root(db, position);
+        if let (Some(prefetcher), Some(position)) = (prefetcher, position) {
+            prefetcher.root(position);
         }
     }
-    if !prefetch {
-        return;
-    }
+    let Some(prefetcher) = prefetcher else { return };
     let positions = || routed[..batch.len()].iter().filter_map(|(_, position)| *position);
-    positions().for_each(|position| keyspace.prefetch_bucket(db, position));
-    positions().for_each(|position| keyspace.prefetch_entry(db, position));
+    positions().for_each(|position| prefetcher.bucket(position));
+    positions().for_each(|position| prefetcher.entry(position));
 }
 
 #[inline]

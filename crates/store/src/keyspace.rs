@@ -228,23 +228,10 @@ impl Keyspace {
         Locked::new(self, Guards::All(self.stripes.iter().map(|stripe| stripe.state.lock()).collect()))
     }
 
-    /// Asks the CPU for the line of the key's root word.
+    /// What asks memory for the keys of a database.
     #[inline]
-    pub fn prefetch_root(&self, db: usize, position: Position) {
-        table::prefetch((self.database(db).1.root(position) as *const Word).cast());
-        table::prefetch((&raw const self.stripes[position.stripe()]).cast());
-    }
-
-    /// Asks the CPU for the key's bucket. Takes no lock.
-    #[inline]
-    pub fn prefetch_bucket(&self, db: usize, position: Position) {
-        table::prefetch_bucket(self.database(db).1.root(position), position.0);
-    }
-
-    /// Asks the CPU for the key's entry. Takes no lock.
-    #[inline]
-    pub fn prefetch_entry(&self, db: usize, position: Position) {
-        table::prefetch_entry(self.database(db).1.root(position), position.0);
+    pub fn prefetcher(&self, db: usize) -> Prefetcher<'_> {
+        Prefetcher { stripes: &self.stripes, database: self.database(db).1 }
     }
 
     /// The database behind number `db`, and its index in every stripe's state.
@@ -476,6 +463,34 @@ impl Keyspace {
         self.order[a].store(self.order[b].load(Relaxed), Relaxed);
         self.order[b].store(first, Relaxed);
         drop(locked);
+    }
+}
+
+/// Asks the CPU for what the commands on a key will touch, from the outside in. Takes no lock.
+#[derive(Clone, Copy)]
+pub struct Prefetcher<'k> {
+    stripes: &'k [Stripe],
+    database: &'k Database,
+}
+
+impl Prefetcher<'_> {
+    /// The key's lock and root word.
+    #[inline]
+    pub fn root(self, position: Position) {
+        table::prefetch((self.database.root(position) as *const Word).cast());
+        table::prefetch((&raw const self.stripes[position.stripe()]).cast());
+    }
+
+    /// Its bucket, once the root has arrived.
+    #[inline]
+    pub fn bucket(self, position: Position) {
+        table::prefetch_bucket(self.database.root(position), position.0);
+    }
+
+    /// Its entry, once the bucket has arrived.
+    #[inline]
+    pub fn entry(self, position: Position) {
+        table::prefetch_entry(self.database.root(position), position.0);
     }
 }
 

@@ -27,7 +27,7 @@ pub use encoding::{Encoding, Thresholds};
 pub use entry::{OwnedEntry, OwnedValue};
 pub use hash::{Hash, HashIter};
 pub use keyhash::{init_seeds, key_hash, member_hash};
-pub use keyspace::{DbSize, Keyspace, Placement, Position, STRIPES};
+pub use keyspace::{DbSize, Keyspace, Placement, Position, Prefetcher, STRIPES};
 pub use list::{List, ListIter};
 pub use locked::{Expiry, Instant, Locked, ValueRef, View};
 pub use packed::{Bytes, canonical_integer};

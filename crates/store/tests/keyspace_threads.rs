@@ -234,9 +234,10 @@ fn prefetch_until(space: &Keyspace, done: &AtomicBool, mut rng: Rng) {
             _ => format!("scratch:{}", rng.u32(..20_000)).into_bytes(),
         };
         let (db, position) = (rng.usize(..4), space.position(&key));
-        space.prefetch_root(db, position);
-        space.prefetch_bucket(db, position);
-        space.prefetch_entry(db, position);
+        let prefetcher = space.prefetcher(db);
+        prefetcher.root(position);
+        prefetcher.bucket(position);
+        prefetcher.entry(position);
     }
 }
 
