@@ -9,7 +9,7 @@ BASELINES = ["valkey9", "valkey", "redis8", "redis"]
 
 @dataclasses.dataclass
 class Row:
-    """One line of the table: samples per server, in `unit`."""
+    """One line of the table: samples per server, in `unit`. A sample may be a tuple of figures that belong together."""
 
     title: str
     unit: str
@@ -25,6 +25,8 @@ class Row:
         if not samples:
             return None
         numbers = [sample for sample in samples if not isinstance(sample, str)]
+        if numbers and isinstance(numbers[0], tuple):
+            return tuple(statistics.median(figures) for figures in zip(*numbers, strict=True))
         return statistics.median(numbers) if numbers else samples[-1]
 
 
@@ -62,16 +64,25 @@ class Table:
 def cell(value, digits):
     if value is None:
         return ""
+    if isinstance(value, tuple):
+        return " / ".join(cell(figure, digits) for figure in value)
     return value if isinstance(value, str) else f"{value:,.{digits}f}"
 
 
 def ratio(row, baselines):
-    """Halcyon against the first baseline that has this figure; named where that is not the column's own."""
-    ours = row.value("halcyon")
+    """Halcyon against the first baseline that has this figure; named where that is not the column's own.
+
+    Of a tuple the last figure counts.
+    """
+    ours = last(row.value("halcyon"))
     if ours is None or isinstance(ours, str):
         return ""
     for name in baselines:
-        theirs = row.value(name)
+        theirs = last(row.value(name))
         if theirs is not None and not isinstance(theirs, str) and theirs > 0 and ours >= 0:
             return f"{ours / theirs:.2f}" + ("" if name == baselines[0] else f" ({name})")
     return ""
+
+
+def last(value):
+    return value[-1] if isinstance(value, tuple) else value
