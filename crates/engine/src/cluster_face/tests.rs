@@ -1,3 +1,5 @@
+//! Tests of the one-node cluster's face: what it says of itself, and its file.
+
 use super::*;
 use crate::testing::Harness;
 
