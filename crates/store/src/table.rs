@@ -700,6 +700,27 @@ mod tests {
         assert_eq!(drained, model.len());
     }
 
+    #[test]
+    fn leaves_are_split_and_joined_again() {
+        let root = Word::new(std::ptr::null_mut());
+        let at = |entry: Entry| position(&key_of(entry));
+        let is_branch = || root.load(Relaxed).addr() & CODE_MASK == BRANCH;
+        let mut entries: Vec<Entry> = Vec::new();
+        for n in 0..LEAF_ENTRIES_MAX * 3 {
+            let new = make(format!("key:{n}").as_bytes());
+            insert(&root, at(new), new, &at);
+            entries.push(new);
+        }
+        assert!(is_branch());
+        for (left, old) in entries.into_iter().enumerate().rev() {
+            remove(&root, at(old), old, &at);
+            // SAFETY: removed, so out of the table.
+            unsafe { old.dispose() };
+            assert!(left > JOIN_ENTRIES / 4 || !is_branch(), "{left} entries lie in more than one leaf");
+        }
+        assert!(root.load(Relaxed).is_null());
+    }
+
     /// Readers without a lock, as a worker's prefetches are, beside a writer whose blocks come and go.
     /// Under Miri a read of an entry, or of a block not yet handed over, is a data race and fails.
     #[test]
