@@ -67,7 +67,8 @@ struct Pool {
     region_left_bytes: usize,
 }
 
-// SAFETY: the pointers are owned by the pool and only followed under its mutex.
+// SAFETY: the region is owned by the pool and cut under its mutex; a block is atomic memory that is
+// never unmapped, whoever holds it.
 unsafe impl Send for Pool {}
 
 const ARENAS: usize = 16;
@@ -80,9 +81,6 @@ static POOLS: [Mutex<Pool>; ARENAS] = [const {
 /// A block of some role, which its owner knows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Block(NonNull<Word>);
-
-// SAFETY: a block is shared atomic memory that is never unmapped.
-unsafe impl Send for Block {}
 
 impl Block {
     /// A block with every word null, aligned to a line.

@@ -80,9 +80,6 @@ pub enum Payload<'a> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Entry(NonNull<u8>);
 
-// SAFETY: *entry-owner* makes every access exclusive; the value inside is Send.
-unsafe impl Send for Entry {}
-
 #[derive(Clone, Copy)]
 struct Layout {
     expiry_at: usize,
