@@ -92,5 +92,9 @@ pub const INPUT_GROWTH_BYTES_MAX: usize = 1024 * KIB;
 /// Bytes that one connection is sent before the others of its worker have their turn.
 pub const TURN_OUTPUT_BYTES: usize = 256 * KIB;
 
+/// Time, in microseconds, after which one connection's turn makes no further piece of a reply: small elements that
+/// have to be found one by one take milliseconds to fill [`TURN_OUTPUT_BYTES`].
+pub const TURN_STREAM_US: u64 = 250;
+
 const _: () =
     assert!(INPUT_GROWTH_BYTES_MAX >= READ_BUFFER_BYTES && TURN_OUTPUT_BYTES >= OUTPUT_HIGH_WATER_BYTES);

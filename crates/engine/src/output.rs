@@ -88,6 +88,12 @@ impl Output {
         self.streams > 0
     }
 
+    /// True if nothing can be sent before [`Output::refill`] has made more.
+    #[inline]
+    pub fn is_at_stream(&self) -> bool {
+        matches!(self.parts.front(), Some(Part::Stream(..)))
+    }
+
     /// Bytes waiting to be sent.
     #[inline]
     pub fn pending_bytes(&self) -> usize {

@@ -15,7 +15,7 @@
 use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
 
-use base::limits::{OUTPUT_HIGH_WATER_BYTES, OUTPUT_LOW_WATER_BYTES, STREAM_PIECE_BYTES};
+use base::limits::{OUTPUT_HIGH_WATER_BYTES, OUTPUT_LOW_WATER_BYTES};
 use engine::output::Output;
 use engine::session::Session;
 use mio::event::Source;
@@ -188,18 +188,23 @@ impl Connection {
         self.out.is_empty() && self.input.is_empty() && self.wait == Wait::None
     }
 
-    /// Sends what the socket takes, at most about `share_bytes`. Returns the bytes sent, too.
-    pub fn flush(&mut self, share_bytes: usize) -> (Flush, usize) {
+    /// Sends what the socket takes: at most about `share_bytes`, and of replies made piece by piece at least one piece,
+    /// but none after `is_late`, which is asked once for each. Returns the bytes sent, too.
+    pub fn flush(&mut self, share_bytes: usize, mut is_late: impl FnMut() -> bool) -> (Flush, usize) {
         let mut sent_bytes = 0;
+        let mut late = false;
         loop {
-            while self.out.pending_bytes() < STREAM_PIECE_BYTES && self.out.refill() {}
+            // Whatever else is queued: replies behind a stream cannot be sent before it.
+            while !late && self.out.refill() {
+                late = is_late();
+            }
             if self.out.is_empty() {
                 return (Flush::Empty, sent_bytes);
             }
             if !self.writable {
                 return (Flush::Blocked, sent_bytes);
             }
-            if sent_bytes >= share_bytes {
+            if sent_bytes >= share_bytes || self.out.is_at_stream() {
                 return (Flush::Share, sent_bytes);
             }
             match self.write_once() {
@@ -223,5 +228,49 @@ impl Connection {
         let mut slices = [IoSlice::new(&[]); SLICES_MAX];
         let count = self.out.slices(&mut slices);
         self.stream.write_vectored(&slices[..count])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base::limits::STREAM_PIECE_BYTES;
+    use engine::clients::{Clients, Peer};
+    use resp::{Encoder, Proto};
+
+    use super::*;
+
+    /// A connection with a reply of `pieces` pieces to send, and the client's end.
+    fn streaming(pieces: usize) -> (Connection, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
+        let client = Clients::default().open(Peer::Unix("".into()), 0, 0);
+        let mut connection = Connection::new(Stream::Unix(ours), Session::new(client, true));
+        let mut left = pieces;
+        let stream = move |out: &mut Encoder<'_>| {
+            out.bulk(&[b'x'; STREAM_PIECE_BYTES]);
+            left -= 1;
+            left > 0
+        };
+        connection.out.push_stream(Box::new(stream), Proto::V2);
+        // Replies of later commands, more than a piece of them.
+        connection.out.tail().extend_from_slice(&[b'y'; STREAM_PIECE_BYTES + 1]);
+        (connection, theirs)
+    }
+
+    #[test]
+    fn a_late_turn_ends_after_the_piece_it_has_made() {
+        let (mut connection, _client) = streaming(3);
+        let (mut sent_bytes, mut asked) = (0, 0);
+        for turn in 1..=3 {
+            let (flush, sent) = connection.flush(usize::MAX, || {
+                asked += 1;
+                true
+            });
+            assert_eq!(flush, if turn < 3 { Flush::Share } else { Flush::Empty });
+            assert!(sent > STREAM_PIECE_BYTES, "turn {turn} sent {sent} bytes");
+            sent_bytes += sent;
+        }
+        assert_eq!(asked, 3);
+        let (mut connection, _client) = streaming(3);
+        assert_eq!(connection.flush(usize::MAX, || false), (Flush::Empty, sent_bytes));
     }
 }

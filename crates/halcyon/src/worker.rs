@@ -9,7 +9,7 @@ use std::time::Duration;
 use base::clock::Now;
 use base::limits::{
     ACCEPTS_PER_TURN, BATCH_COMMANDS, EXPIRE_SLICE_KEYS, EXPIRE_SLICE_US, INPUT_GROWTH_BYTES_MAX,
-    OUTPUT_BUFFER_BYTES, READ_BUFFER_BYTES, TURN_COMMANDS_MAX, TURN_OUTPUT_BYTES,
+    OUTPUT_BUFFER_BYTES, READ_BUFFER_BYTES, TURN_COMMANDS_MAX, TURN_OUTPUT_BYTES, TURN_STREAM_US,
 };
 use engine::clients::Peer;
 use engine::dispatch::{Stop, run_batch};
@@ -176,7 +176,10 @@ impl Worker {
         connection.hung_up |= event.is_read_closed() || event.is_error();
         connection.readable |= event.is_readable() || connection.hung_up;
         connection.writable |= event.is_writable() || event.is_write_closed() || event.is_error();
-        self.turn(token);
+        // Its turn comes after the events: not two in a row.
+        if !connection.queued {
+            self.turn(token);
+        }
     }
 
     /// Gives a connection its turn, and puts it where it belongs afterwards.
@@ -247,7 +250,12 @@ impl Worker {
     /// Sends replies; `None` if the connection can go on.
     #[inline]
     fn send(&mut self, connection: &mut Connection) -> Option<Turn> {
-        let (flush, sent_bytes) = connection.flush(TURN_OUTPUT_BYTES);
+        // Read for replies made piece by piece alone: most are not.
+        let (clock, mut begun_us) = (&self.shared.server.clock, None);
+        let (flush, sent_bytes) = connection.flush(TURN_OUTPUT_BYTES, || {
+            let now_us = clock.mono_us();
+            now_us - *begun_us.get_or_insert(now_us) >= TURN_STREAM_US
+        });
         for stream in connection.out.take_finished() {
             self.shared.server.keyspace.discard_elsewhere(Box::new(stream));
         }
