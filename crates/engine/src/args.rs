@@ -1,5 +1,7 @@
 //! Reading arguments.
 
+use std::ops::Range;
+
 use crate::fault::{CmdResult, Fault};
 
 pub use resp::Args;
@@ -8,6 +10,19 @@ pub use resp::Args;
 #[inline]
 pub fn int(arg: &[u8]) -> CmdResult<i64> {
     base::num::parse_i64(arg).ok_or(Fault::NOT_INTEGER)
+}
+
+/// A whole number from 0 on; anything else is the `fault`.
+pub fn natural(arg: &[u8], fault: Fault) -> CmdResult<usize> {
+    base::num::parse_i64(arg).and_then(|number| usize::try_from(number).ok()).ok_or(fault)
+}
+
+/// A whole number from 1 on; anything else is the `fault`.
+pub fn positive(arg: &[u8], fault: Fault) -> CmdResult<usize> {
+    match natural(arg, Fault::NOT_POSITIVE) {
+        Ok(number @ 1..) => Ok(number),
+        _ => Err(fault),
+    }
 }
 
 /// A float argument; NaN is none, infinities are.
@@ -33,4 +48,16 @@ pub fn db_index(arg: &[u8], databases: usize) -> CmdResult<usize> {
         Ok(db) if db < databases => Ok(db),
         _ => Err(Fault::DB_OUT_OF_RANGE),
     }
+}
+
+/// Where an index that may count from the end points to; may lie outside of the `len` elements.
+pub fn absolute_index(index: i64, len: usize) -> i64 {
+    if index < 0 { index.saturating_add(len as i64) } else { index }
+}
+
+/// The part of `start..=stop` that lies within `len` elements; both may count from the end.
+pub fn index_range(start: i64, stop: i64, len: usize) -> Range<usize> {
+    let start = absolute_index(start, len).max(0);
+    let stop = absolute_index(stop, len).min(len as i64 - 1);
+    if start > stop { 0..0 } else { start as usize..stop as usize + 1 }
 }

@@ -140,12 +140,7 @@ impl<'a> Ctx<'a> {
         let (db, position, at) = (self.db(), self.position(key), self.touching());
         let locked = self.locked.as_mut().expect("declared-keys: the command's row names no key");
         let found = locked.get(db, position, key, at);
-        let stats = &self.worker.stats;
-        if found.is_some() {
-            stats.keyspace_hits.add(1)
-        } else {
-            stats.keyspace_misses.add(1)
-        }
+        self.worker.stats.count_lookup(found.is_some());
         found
     }
 
@@ -317,6 +312,14 @@ impl<'a> Ctx<'a> {
     /// Tells that a key has changed: what keyspace events and the journal hang on.
     pub fn notify(&mut self, _class: Event, _name: &'static str, _key: &[u8]) {
         self.worker.stats.dirty.add(1);
+    }
+
+    /// Tells that `name` took elements out of the collection at a key, and that it is gone if that emptied it.
+    pub fn notify_removed(&mut self, class: Event, name: &'static str, key: &[u8], emptied: bool) {
+        self.notify(class, name, key);
+        if emptied {
+            self.notify(Event::Generic, "del", key);
+        }
     }
 
     /// Leaves the rest to the long lane: for work over inputs that would stall the worker's other

@@ -28,14 +28,21 @@ impl Fault {
     pub const NOT_FLOAT: Fault = Fault::Text("ERR value is not a valid float");
     /// An integer outside what the command takes.
     pub const OUT_OF_RANGE: Fault = Fault::Text("ERR value is out of range");
-    /// An integer beyond 32 bits where Redis keeps a C `int`.
-    pub const OUT_OF_I32: Fault =
-        Fault::Text("ERR value is out of range, value must between -2147483648 and 2147483647");
-    /// An integer of more than 32 bits.
+    /// An integer of more than 32 bits where Redis keeps a C `int`.
     pub const NOT_INT32: Fault =
         Fault::Text("ERR value is out of range, value must between -2147483648 and 2147483647");
+    /// A count whose sign has a meaning, but which has no opposite.
+    pub const NO_OPPOSITE: Fault = Fault::Text(
+        "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
+    );
     /// A count below zero.
     pub const NOT_POSITIVE: Fault = Fault::Text("ERR value is out of range, must be positive");
+    /// A number of keys below one.
+    pub const KEY_COUNT_NOT_POSITIVE: Fault = Fault::Text("ERR numkeys should be greater than 0");
+    /// The number after COUNT is below one.
+    pub const COUNT_NOT_POSITIVE: Fault = Fault::Text("ERR count should be greater than 0");
+    /// The number after LIMIT is below zero.
+    pub const NEGATIVE_LIMIT: Fault = Fault::Text("ERR LIMIT can't be negative");
     /// The key must exist.
     pub const NO_SUCH_KEY: Fault = Fault::Text("ERR no such key");
     /// A list index beyond the ends.
@@ -77,11 +84,21 @@ impl Fault {
     }
 
     /// `before`, then what the client sent, then `after`. As Redis, which formats C strings, the quote
-    /// ends at a NUL byte; it has at most 128 bytes.
+    /// ends at a NUL byte.
     pub fn quoting(before: &str, client_bytes: &[u8], after: &str) -> Fault {
-        Fault::Quoting(
-            [before.as_bytes(), quotable(client_bytes, QUOTE_BYTES_MAX), after.as_bytes()].concat(),
-        )
+        let quoted = quotable(client_bytes, usize::MAX);
+        Fault::Quoting([before.as_bytes(), quoted, after.as_bytes()].concat())
+    }
+
+    /// A subcommand that `container` does not have. The quote has at most [`QUOTE_BYTES_MAX`] bytes.
+    pub fn unknown_subcommand(container: &str, word: &[u8]) -> Fault {
+        Fault::quoting("ERR unknown subcommand '", clipped(word), &format!("'. Try {container} HELP."))
+    }
+
+    /// A subcommand of `container` whose arguments do not fit, or that is not there. Clipped as above.
+    pub fn wrong_subcommand(container: &str, word: &[u8]) -> Fault {
+        let before = "ERR unknown subcommand or wrong number of arguments for '";
+        Fault::quoting(before, clipped(word), &format!("'. Try {container} HELP."))
     }
 
     /// The whole error text.
@@ -100,7 +117,7 @@ impl Fault {
     }
 }
 
-/// Bytes of a client that an error text quotes.
+/// Bytes that an error text quotes of the name of a command or subcommand, and of all arguments together.
 pub const QUOTE_BYTES_MAX: usize = 128;
 
 /// The part of a client's bytes that an error text may quote.
@@ -108,6 +125,10 @@ pub fn quotable(client_bytes: &[u8], bytes_max: usize) -> &[u8] {
     let clipped = &client_bytes[..client_bytes.len().min(bytes_max)];
     let end = clipped.iter().position(|byte| *byte == 0).unwrap_or(clipped.len());
     &clipped[..end]
+}
+
+fn clipped(name: &[u8]) -> &[u8] {
+    quotable(name, QUOTE_BYTES_MAX)
 }
 
 impl From<Cow<'static, str>> for Fault {

@@ -41,13 +41,15 @@ impl LatencyMonitor {
     }
 
     /// Forgets these events, all for none; returns how many were there.
-    pub fn reset(&self, names: &[String]) -> usize {
+    pub fn reset(&self, names: &[&[u8]]) -> usize {
         let mut events = self.0.lock();
         if names.is_empty() {
             let count = events.len();
             events.clear();
             return count;
         }
-        names.iter().filter(|name| events.remove(*name).is_some()).count()
+        let known_before = events.len();
+        events.retain(|known, _| !names.contains(&known.as_bytes()));
+        known_before - events.len()
     }
 }

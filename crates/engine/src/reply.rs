@@ -97,6 +97,19 @@ impl<'a> Reply<'a> {
         self.array(0);
     }
 
+    /// The head of an array of `count` elements, or of so many pairs: RESP2 has them one after the other, RESP3 as
+    /// arrays of two.
+    pub fn array_of(&mut self, count: usize, in_pairs: bool) {
+        let is_flat = in_pairs && self.proto == Proto::V2;
+        self.array(if is_flat { 2 * count } else { count });
+    }
+
+    /// An array of status lines: what HELP subcommands print.
+    pub fn status_lines<L: AsRef<str>>(&mut self, lines: &[L]) {
+        self.array(lines.len());
+        lines.iter().for_each(|line| self.simple(line.as_ref()));
+    }
+
     /// A string value; the chunks of a big one are shared with the store, not copied.
     #[inline]
     pub fn bulk_str(&mut self, value: Str<'_>) {

@@ -80,7 +80,7 @@ pub struct Process {
     pub pid: u32,
     /// Worker threads.
     pub workers: usize,
-    /// CPUs of the machine's memory in bytes.
+    /// Memory of the machine.
     pub system_memory_bytes: u64,
     /// Who this node is in a cluster; if nobody said, the node is called by its run id.
     pub cluster_identity: Option<crate::cluster_face::Identity>,
@@ -92,7 +92,7 @@ pub trait Host: Send + Sync {
     fn kill(&self, client: &crate::clients::Client);
     /// Ends the process in an orderly way.
     fn shutdown(&self);
-    /// (user, system) CPU seconds of the process, and of its children.
+    /// CPU time of the process so far.
     fn cpu_seconds(&self) -> CpuSeconds;
     /// Resident bytes of the process.
     fn resident_bytes(&self) -> u64;

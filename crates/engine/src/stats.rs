@@ -177,6 +177,16 @@ impl WorkerStats {
         &self.commands_by_id[id]
     }
 
+    /// Counts a lookup for reading.
+    #[inline]
+    pub fn count_lookup(&self, found: bool) {
+        if found {
+            self.keyspace_hits.add(1);
+        } else {
+            self.keyspace_misses.add(1);
+        }
+    }
+
     /// CONFIG RESETSTAT.
     pub fn reset(&self) {
         let counters = [

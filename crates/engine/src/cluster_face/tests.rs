@@ -69,9 +69,9 @@ fn what_is_announced_is_told_and_follows_config_set() {
     let line =
         |address: &str| format!("{} {address} myself,master - 0 0 0 connected 0-16383\n", "0".repeat(40));
     harness.check("CLUSTER NODES", &line("10.0.0.1:7001@16379"));
-    harness.server.config.set(&[(b"cluster-announce-ip", b"10.0.0.2")]).expect("a valid address");
+    harness.server.config.set_from(&[(b"cluster-announce-ip", b"10.0.0.2")], false).expect("a valid address");
     harness.check("CLUSTER NODES", &line("10.0.0.2:7001@16379"));
-    harness.server.config.set(&[(b"cluster-announce-bus-port", b"5")]).expect("a valid port");
+    harness.server.config.set_from(&[(b"cluster-announce-bus-port", b"5")], false).expect("a valid port");
     harness.check("CLUSTER NODES", &line("10.0.0.2:7001@5"));
     let lines = harness.run("CLUSTER NODES").matches("myself").count();
     assert_eq!(lines, 1);

@@ -8,9 +8,9 @@
 //!   inputs, the value is computed anew, and at last under the locks.
 
 use base::limits::BIG_INPUT_ELEMENTS;
-use store::{Hash, Kind, List, Set, ZSet};
+use store::{Hash, Kind, List, Set, Typed, ZSet};
 
-use crate::ctx::Ctx;
+use crate::ctx::{Ctx, Event};
 use crate::fault::CmdResult;
 use crate::reply::Reply;
 
@@ -162,6 +162,26 @@ where
         Ok(())
     });
     Ok(())
+}
+
+/// Stores what a command computed at `destination`, whatever is there, and replies with its size. Without elements it
+/// deletes the key. `event` is the command's.
+pub fn store_result<T: Typed>(
+    ctx: &mut Ctx<'_>,
+    reply: &mut Reply<'_>,
+    destination: &[u8],
+    result: T,
+    class: Event,
+    event: &'static str,
+) {
+    let len = result.elements();
+    if len > 0 {
+        ctx.put(destination, result);
+        ctx.notify(class, event, destination);
+    } else if ctx.delete(destination) {
+        ctx.notify(Event::Generic, "del", destination);
+    }
+    reply.int(len as i64);
 }
 
 fn all_same<I: Input>(before: &[Option<I>], now: &[Option<I>]) -> bool {

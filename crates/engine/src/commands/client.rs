@@ -66,20 +66,8 @@ const HELP: &[&str] = &[
 ];
 
 pub(crate) fn help(_: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    print_help(HELP, reply)
-}
-
-/// Replies with the lines of a HELP subcommand.
-pub(crate) fn print_help(lines: &[&str], reply: &mut Reply<'_>) -> CmdResult {
-    reply.array(lines.len());
-    lines.iter().for_each(|line| reply.simple(line));
+    reply.status_lines(HELP);
     Ok(())
-}
-
-/// The error for a subcommand whose arguments do not fit; `args` as they came.
-pub(crate) fn wrong_subcommand(container: &str, args: Args<'_>) -> Fault {
-    let after = format!("'. Try {container} HELP.");
-    Fault::quoting("ERR unknown subcommand or wrong number of arguments for '", &args[1], &after)
 }
 
 /// ON or OFF.
@@ -186,7 +174,7 @@ pub(crate) fn no_touch(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>)
 pub(crate) fn pause(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     let mode = match args.get(3) {
         None => PauseMode::All,
-        Some(_) if args.len() > 4 => return Err(wrong_subcommand("CLIENT", args)),
+        Some(_) if args.len() > 4 => return Err(Fault::wrong_subcommand("CLIENT", &args[1])),
         Some(word) if is(word, "WRITE") => PauseMode::Write,
         Some(word) if is(word, "ALL") => PauseMode::All,
         Some(_) => return Err(Fault::Text("ERR CLIENT PAUSE mode must be WRITE or ALL")),
@@ -213,7 +201,7 @@ pub(crate) fn unpause(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> 
 /// waiting for the long lane or for the end of a pause cannot be cut short.
 pub(crate) fn unblock(_: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     match args.get(3) {
-        _ if args.len() > 4 => return Err(wrong_subcommand("CLIENT", args)),
+        _ if args.len() > 4 => return Err(Fault::wrong_subcommand("CLIENT", &args[1])),
         Some(word) if !is(word, "TIMEOUT") && !is(word, "ERROR") => {
             return Err(Fault::Text("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"));
         }

@@ -155,10 +155,7 @@ pub fn slot_stats(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> C
             stats.truncate(limit);
             stats
         }
-        _ => {
-            let before = "ERR unknown subcommand or wrong number of arguments for '";
-            return Err(Fault::quoting(before, &args[1], "'. Try CLUSTER HELP."));
-        }
+        _ => return Err(Fault::wrong_subcommand("CLUSTER", &args[1])),
     };
     reply.array(stats.len());
     for (slot, keys) in stats {

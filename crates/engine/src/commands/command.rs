@@ -189,8 +189,7 @@ pub fn help(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResu
         lines.push(format!("{}{gap}{syntax}", sub.name.to_uppercase()));
         lines.push(format!("    {}", sub.summary));
     }
-    reply.array(lines.len());
-    lines.iter().for_each(|line| reply.simple(line));
+    reply.status_lines(&lines);
     Ok(())
 }
 

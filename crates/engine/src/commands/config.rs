@@ -1,7 +1,6 @@
 //! CONFIG: reading and changing directives at run time.
 
 use crate::args::Args;
-use crate::commands::client::print_help;
 use crate::ctx::Ctx;
 use crate::fault::{CmdResult, Fault};
 use crate::reply::Reply;
@@ -21,7 +20,8 @@ const HELP: &[&str] = &[
 ];
 
 pub(crate) fn help(_: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    print_help(HELP, reply)
+    reply.status_lines(HELP);
+    Ok(())
 }
 
 pub(crate) fn get(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
@@ -43,7 +43,7 @@ pub(crate) fn set(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> C
     }
     let pairs: Vec<(&[u8], &[u8])> = pairs.iter().map(|[name, value]| (*name, *value)).collect();
     let is_local = ctx.session().client.peer.is_local();
-    ctx.server().config.set_from(&pairs, is_local).map_err(Fault::Owned)?;
+    ctx.server().config.set_from(&pairs, is_local)?;
     reply.ok();
     Ok(())
 }

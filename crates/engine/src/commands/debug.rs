@@ -3,17 +3,15 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use base::num::parse_i64;
+use resp::Proto;
 use store::{Expiry, Instant, ValueRef};
 
-use crate::args::{Args, is};
-use crate::commands::client::{print_help, wrong_subcommand};
+use crate::args::{Args, is, natural};
 use crate::ctx::Ctx;
 use crate::fault::{CmdResult, Fault};
 use crate::lane::Lane;
 use crate::reply::Reply;
 use crate::worker::{access_clock, idle_seconds};
-use resp::Proto;
 
 const NOT_ALLOWED: Fault = Fault::Text(
     "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it from a local \
@@ -51,7 +49,7 @@ pub(crate) fn debug(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
         return Err(NOT_ALLOWED);
     }
     let known: [(&str, std::ops::RangeInclusive<usize>, crate::table::Run); 8] = [
-        ("HELP", 2..=2, |_, _, reply| print_help(HELP, reply)),
+        ("HELP", 2..=2, help),
         ("SLEEP", 3..=3, sleep),
         ("OBJECT", 3..=4, object),
         ("POPULATE", 3..=5, populate),
@@ -62,8 +60,13 @@ pub(crate) fn debug(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
     ];
     match known.iter().find(|(name, len, _)| is(&args[1], name) && len.contains(&args.len())) {
         Some((_, _, run)) => run(ctx, args, reply),
-        None => Err(wrong_subcommand("DEBUG", args)),
+        None => Err(Fault::wrong_subcommand("DEBUG", &args[1])),
     }
+}
+
+fn help(_: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
+    reply.status_lines(HELP);
+    Ok(())
 }
 
 fn jmap(_: &mut Ctx<'_>, _: Args<'_>, _: &mut Reply<'_>) -> CmdResult {
@@ -73,7 +76,8 @@ fn jmap(_: &mut Ctx<'_>, _: Args<'_>, _: &mut Reply<'_>) -> CmdResult {
 }
 
 fn error(_: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply<'_>) -> CmdResult {
-    Err(Fault::Owned(String::from_utf8_lossy(&args[2]).replace(['\r', '\n'], " ")))
+    let one_line = |byte: &u8| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte };
+    Err(Fault::Quoting(args[2].iter().map(one_line).collect()))
 }
 
 /// The number that text begins with, as C's `strtod` reads it; 0 for none.
@@ -125,13 +129,9 @@ fn object(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult
 
 /// DEBUG POPULATE count [prefix [size]]: may be many, so they are made on the long lane.
 fn populate(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply<'_>) -> CmdResult {
-    let positive = |index: usize| {
-        let number = parse_i64(&args[index]).and_then(|number| usize::try_from(number).ok());
-        number.ok_or(Fault::NOT_POSITIVE)
-    };
-    let count = positive(2)?;
+    let count = natural(&args[2], Fault::NOT_POSITIVE)?;
     let prefix = args.get(3).unwrap_or(b"key").to_vec();
-    let size = if args.len() == 5 { positive(4)? } else { 0 };
+    let size = if args.len() == 5 { natural(&args[4], Fault::NOT_POSITIVE)? } else { 0 };
     if size as u64 > ctx.server().config.hot().proto_max_bulk_bytes() {
         return Err(Fault::STRING_TOO_LONG);
     }

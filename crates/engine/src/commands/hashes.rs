@@ -8,8 +8,8 @@ use resp::{Encoder, Proto};
 use store::{Hash, Thresholds};
 
 use crate::args::{self, Args};
-use crate::commands::scan;
-use crate::commands::sets::Draw;
+use crate::commands::random::{Draw, DrawCount};
+use crate::commands::scan::{self, Scanned};
 use crate::ctx::{Ctx, Event};
 use crate::fault::{CmdResult, Fault};
 use crate::reply::Reply;
@@ -105,10 +105,7 @@ pub fn hdel(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResu
     })?;
     let (gone, emptied) = outcome.unwrap_or((0, false));
     if gone > 0 {
-        ctx.notify(Event::Hash, "hdel", key);
-        if emptied {
-            ctx.notify(Event::Generic, "del", key);
-        }
+        ctx.notify_removed(Event::Hash, "hdel", key, emptied);
     }
     reply.int(gone as i64);
     Ok(())
@@ -220,15 +217,15 @@ pub fn hrandfield(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> C
         reply.encoder().bulk_or_null(field.map(|(field, _)| field));
         return Ok(());
     }
-    let draw = RandomCount::parse(args, "WITHVALUES")?;
+    let (draw, with_values) = DrawCount::parse_pairs(args, "WITHVALUES")?;
     let mut rng = ctx.rng().fork();
     let Some(hash) = ctx.read::<Hash>(&args[1])? else {
         reply.empty_array();
         return Ok(());
     };
     let len = hash.len();
-    draw.head(reply, len);
-    let show: Show = match (draw.with_attachment, reply.proto()) {
+    reply.array_of(draw.drawn(len), with_values);
+    let show: Show = match (with_values, reply.proto()) {
         (false, _) => |out, field, _| out.bulk(field),
         (true, Proto::V2) => |out, field, value| {
             out.bulk(field);
@@ -266,44 +263,6 @@ fn stream_ranks(
     });
 }
 
-/// The arguments that HRANDFIELD and ZRANDMEMBER share: `key count [WITH...]`.
-pub(super) struct RandomCount {
-    /// Elements wanted.
-    pub count: usize,
-    /// No element twice.
-    pub distinct: bool,
-    /// Each element with its value or score.
-    pub with_attachment: bool,
-}
-
-impl RandomCount {
-    pub(super) fn parse(args: Args<'_>, with: &str) -> CmdResult<RandomCount> {
-        let count = args::int(&args[2])?;
-        if count == i64::MIN {
-            return Err(Fault::Text(
-                "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
-            ));
-        }
-        let with_attachment = args.len() > 3;
-        if args.len() > 4 || (with_attachment && !args::is(&args[3], with)) {
-            return Err(Fault::SYNTAX);
-        }
-        if with_attachment && count.unsigned_abs() > i64::MAX as u64 / 2 {
-            return Err(Fault::OUT_OF_RANGE);
-        }
-        let distinct = count >= 0;
-        let count = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
-        Ok(RandomCount { count, distinct, with_attachment })
-    }
-
-    /// The head of the reply, drawing from `len` elements: RESP2 counts a pair as two.
-    pub(super) fn head(&self, reply: &mut Reply<'_>, len: usize) {
-        let count = if self.distinct { self.count.min(len) } else { self.count };
-        let flat_pairs = self.with_attachment && reply.proto() == Proto::V2;
-        reply.array(if flat_pairs { 2 * count } else { count });
-    }
-}
-
 /// HSCAN key cursor [MATCH pattern] [COUNT count] [NOVALUES]
 pub fn hscan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     let cursor = scan::cursor(&args[2])?;
@@ -312,7 +271,7 @@ pub fn hscan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdRes
         scan::reply(reply, 0, 0, &[]);
         return Ok(());
     };
-    let options = scan::options(args.from(3))?;
+    let options = scan::Options::parse(args.from(3), Scanned::Fields)?;
     let (mut found, mut encoded) = (0, Vec::new());
     let mut out = Encoder::new(&mut encoded, reply.proto());
     let next = hash.scan(cursor, options.count, &mut |field, value| {

@@ -1,7 +1,6 @@
 //! LATENCY: events that took long, and how run times are distributed.
 
 use crate::args::Args;
-use crate::commands::client::print_help;
 use crate::commands::latency_report;
 use crate::ctx::Ctx;
 use crate::fault::{CmdResult, Fault};
@@ -31,16 +30,18 @@ const HELP: &[&str] = &[
 ];
 
 pub(crate) fn help(_: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    print_help(HELP, reply)
+    reply.status_lines(HELP);
+    Ok(())
 }
 
-fn event(server: &Server, name: &[u8]) -> Option<Event> {
+/// The event of this name, if it has samples.
+fn event(server: &Server, name: &[u8]) -> Option<(String, Event)> {
     let found = server.latency.events().into_iter().find(|(known, _)| known.as_bytes() == name);
-    found.map(|(_, event)| event).filter(|event| !event.samples.is_empty())
+    found.filter(|(_, event)| !event.samples.is_empty())
 }
 
 pub(crate) fn history(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    let samples = event(ctx.server(), &args[2]).map(|event| event.samples).unwrap_or_default();
+    let samples = event(ctx.server(), &args[2]).map(|(_, event)| event.samples).unwrap_or_default();
     reply.array(samples.len());
     for (at_s, latency_ms) in samples {
         reply.array(2);
@@ -65,17 +66,15 @@ pub(crate) fn latest(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> C
 }
 
 pub(crate) fn reset(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    let names: Vec<String> =
-        args.from(2).iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+    let names: Vec<&[u8]> = args.from(2).iter().collect();
     reply.int(ctx.server().latency.reset(&names) as i64);
     Ok(())
 }
 
 pub(crate) fn graph(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    let name = String::from_utf8_lossy(&args[2]).into_owned();
     let now_s = ctx.now_ms() / 1000;
-    let Some(event) = event(ctx.server(), &args[2]) else {
-        return Err(Fault::Owned(format!("ERR No samples available for event '{name}'")));
+    let Some((name, event)) = event(ctx.server(), &args[2]) else {
+        return Err(Fault::quoting("ERR No samples available for event '", &args[2], "'"));
     };
     reply.verbatim("txt", latency_report::graph(&name, &event, now_s).as_bytes());
     Ok(())

@@ -3,11 +3,8 @@
 use std::fmt::Write;
 use std::sync::atomic::Ordering::Relaxed;
 
-use base::num::parse_i64;
-
-use crate::args::{Args, is};
+use crate::args::{Args, int, is};
 use crate::clients::Client;
-use crate::commands::client::print_help;
 use crate::ctx::Ctx;
 use crate::fault::{CmdResult, Fault};
 use crate::reply::Reply;
@@ -107,7 +104,8 @@ fn percent(part: u64, whole: u64) -> f64 {
 }
 
 pub(crate) fn help(_: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    print_help(HELP, reply)
+    reply.status_lines(HELP);
+    Ok(())
 }
 
 /// MEMORY USAGE key [SAMPLES count]
@@ -117,8 +115,7 @@ pub(crate) fn usage(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
         if !is(args.at(at), "SAMPLES") || at + 1 == args.len() {
             return Err(Fault::SYNTAX);
         }
-        let samples = parse_i64(args.at(at + 1)).ok_or(Fault::NOT_INTEGER)?;
-        if samples < 0 {
+        if int(args.at(at + 1))? < 0 {
             return Err(Fault::SYNTAX);
         }
         at += 2;

@@ -17,6 +17,7 @@ pub mod latency;
 pub mod latency_report;
 pub mod lists;
 pub mod memory;
+mod random;
 pub mod scan;
 pub mod server;
 pub mod sets;

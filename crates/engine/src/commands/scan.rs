@@ -1,29 +1,82 @@
-//! What SSCAN, HSCAN and ZSCAN have in common: their arguments and the shape of their reply.
+//! What SCAN, SSCAN, HSCAN and ZSCAN have in common: their arguments and the shape of their reply.
 
 use base::glob;
 use base::limits::BIG_INPUT_ELEMENTS;
+use store::Kind;
 
 use crate::args::{self, Args};
 use crate::fault::{CmdResult, Fault};
 use crate::reply::Reply;
 
-/// What a scan of one collection is asked for.
-pub struct Options<'a> {
-    /// Elements to visit, about. Bounded, whatever the client asks for: it goes on with the cursor.
+/// Elements that are visited unless another number is asked for.
+const COUNT_DEFAULT: usize = 10;
+
+/// What is scanned; decides on the options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scanned {
+    /// A database: knows TYPE.
+    Keys,
+    /// A hash: knows NOVALUES.
+    Fields,
+    /// A set or sorted set.
+    Members,
+}
+
+/// What a scan is asked for, good beyond the command.
+pub struct Options {
+    /// Elements to visit, about. Bounded within one value, whatever the client asks for: it goes on with the cursor.
     pub count: usize,
-    pattern: Option<&'a [u8]>,
+    pattern: Option<Box<[u8]>>,
+    kind: Option<Box<[u8]>>,
     /// Fields without their values.
     pub no_values: bool,
 }
 
-impl Options<'_> {
-    /// True if the element is wanted.
-    pub fn matches(&self, element: &[u8]) -> bool {
-        self.pattern.is_none_or(|pattern| glob::matches(pattern, element, false))
+impl Options {
+    /// MATCH pattern, COUNT count, TYPE type, NOVALUES, in any order.
+    pub fn parse(args: Args<'_>, scanned: Scanned) -> CmdResult<Options> {
+        let mut options = Options { count: COUNT_DEFAULT, pattern: None, kind: None, no_values: false };
+        let mut at = 0;
+        while let Some(word) = args.get(at) {
+            if args::is(word, "NOVALUES") {
+                if scanned != Scanned::Fields {
+                    return Err(Fault::Text("ERR NOVALUES option can only be used in HSCAN"));
+                }
+                options.no_values = true;
+                at += 1;
+                continue;
+            }
+            let value = args.get(at + 1).ok_or(Fault::SYNTAX)?;
+            if args::is(word, "COUNT") {
+                let count = usize::try_from(args::int(value)?).ok().filter(|count| *count > 0);
+                options.count = count.ok_or(Fault::SYNTAX)?;
+            } else if args::is(word, "MATCH") {
+                options.pattern = (value != b"*").then(|| value.into());
+            } else if args::is(word, "TYPE") && scanned == Scanned::Keys {
+                options.kind = Some(value.to_ascii_lowercase().into());
+            } else {
+                return Err(Fault::SYNTAX);
+            }
+            at += 2;
+        }
+        if scanned != Scanned::Keys {
+            options.count = options.count.min(BIG_INPUT_ELEMENTS);
+        }
+        Ok(options)
+    }
+
+    /// True if the key, field or member is wanted.
+    pub fn matches(&self, name: &[u8]) -> bool {
+        self.pattern.as_ref().is_none_or(|pattern| glob::matches(pattern, name, false))
+    }
+
+    /// True if a key of this type is wanted.
+    pub fn wants(&self, kind: Kind) -> bool {
+        self.kind.as_ref().is_none_or(|wanted| **wanted == *kind.as_str().as_bytes())
     }
 }
 
-/// A cursor: as `strtoul` reads it, so that a sign is allowed and a minus wraps around.
+/// A cursor, read as C's `strtoul` does: leading zeros and a sign are taken, and a minus wraps around.
 pub fn cursor(arg: &[u8]) -> CmdResult<u64> {
     let (negative, digits) = match arg {
         [b'-', digits @ ..] => (true, digits),
@@ -40,33 +93,6 @@ pub fn cursor(arg: &[u8]) -> CmdResult<u64> {
         value = next.filter(|_| digit <= 9).ok_or(Fault::INVALID_CURSOR)?;
     }
     Ok(if negative { value.wrapping_neg() } else { value })
-}
-
-/// MATCH pattern, COUNT count, NOVALUES, in any order.
-pub fn options(args: Args<'_>) -> CmdResult<Options<'_>> {
-    let mut options = Options { count: 10, pattern: None, no_values: false };
-    let mut at = 0;
-    while at < args.len() {
-        let value = args.get(at + 1);
-        match value {
-            Some(value) if args::is(args.at(at), "COUNT") => {
-                let count = args::int(value)?;
-                let count = usize::try_from(count).ok().filter(|count| *count > 0).ok_or(Fault::SYNTAX)?;
-                options.count = count.min(BIG_INPUT_ELEMENTS);
-                at += 2;
-            }
-            Some(pattern) if args::is(args.at(at), "MATCH") => {
-                options.pattern = (pattern != b"*").then_some(pattern);
-                at += 2;
-            }
-            _ if args::is(args.at(at), "NOVALUES") => {
-                options.no_values = true;
-                at += 1;
-            }
-            _ => return Err(Fault::SYNTAX),
-        }
-    }
-    Ok(options)
 }
 
 /// The next cursor and the `found` elements, already encoded.

@@ -1,8 +1,6 @@
 //! Commands about the server as a whole.
 
-use base::num::parse_i64;
-
-use crate::args::{Args, is};
+use crate::args::{Args, int, is};
 use crate::ctx::Ctx;
 use crate::fault::{CmdResult, Fault};
 use crate::reply::Reply;
@@ -66,7 +64,7 @@ pub(crate) fn lolwut(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -
     if args.len() >= 3 && is(&args[1], "VERSION") {
         let mut numbers = [0, columns as i64, rows as i64];
         for (number, word) in numbers.iter_mut().zip(args.from(2).iter()) {
-            *number = parse_i64(word).ok_or(Fault::NOT_INTEGER)?;
+            *number = int(word)?;
         }
         columns = numbers[1].clamp(8, PICTURE_MAX as i64) as usize;
         rows = numbers[2].clamp(4, PICTURE_MAX as i64) as usize;

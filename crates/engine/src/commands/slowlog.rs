@@ -3,7 +3,6 @@
 use base::num::parse_i64;
 
 use crate::args::Args;
-use crate::commands::client::{print_help, wrong_subcommand};
 use crate::ctx::Ctx;
 use crate::fault::{CmdResult, Fault};
 use crate::reply::Reply;
@@ -25,12 +24,13 @@ const HELP: &[&str] = &[
 ];
 
 pub(crate) fn help(_: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    print_help(HELP, reply)
+    reply.status_lines(HELP);
+    Ok(())
 }
 
 pub(crate) fn get(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     let count = match args.get(2) {
-        _ if args.len() > 3 => return Err(wrong_subcommand("SLOWLOG", args)),
+        _ if args.len() > 3 => return Err(Fault::wrong_subcommand("SLOWLOG", &args[1])),
         None => Some(DEFAULT_COUNT),
         Some(count) => match parse_i64(count) {
             Some(-1) => None,

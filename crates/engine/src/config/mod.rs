@@ -24,6 +24,8 @@ pub use text::{memory_bytes, quoted, split_words};
 pub use value::cpu_list;
 use value::{Value, words_of};
 
+use crate::fault::{CmdResult, Fault};
+
 /// What the server does when values change at run time: it gets the configuration, already holding the new
 /// values, and the names that changed. An error names the directive at fault and says why; everything is then
 /// put back, and the hook is called again with the old values. It must not change the configuration itself.
@@ -232,23 +234,17 @@ impl Config {
         (now, changed.collect())
     }
 
-    /// `CONFIG SET`: all pairs of name and value, or none. The error is the whole reply without its `-`. The client
-    /// counts as remote: see [`Config::set_from`].
-    pub fn set(&self, pairs: &[(&[u8], &[u8])]) -> Result<(), String> {
-        self.set_from(pairs, false)
-    }
-
-    /// `CONFIG SET` by a client of which is known whether it is on this machine, which is what
-    /// `enable-protected-configs local` asks for.
-    pub fn set_from(&self, pairs: &[(&[u8], &[u8])], client_is_local: bool) -> Result<(), String> {
+    /// `CONFIG SET`: all pairs of name and value, or none. `enable-protected-configs local` asks whether the client is
+    /// on this machine.
+    pub fn set_from(&self, pairs: &[(&[u8], &[u8])], client_is_local: bool) -> CmdResult {
         let _changing = self.changing.lock();
         let old = self.values.read().clone();
         let mut new = old.clone();
         let mut rows: Vec<(usize, String, &[u8])> = Vec::with_capacity(pairs.len());
         for (name, given) in pairs {
             let Some(at) = index_of(name) else {
-                let name = String::from_utf8_lossy(name);
-                return Err(format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'"));
+                let before = "ERR Unknown option or number of arguments for CONFIG SET - '";
+                return Err(Fault::quoting(before, name, "'"));
             };
             let row = &DIRECTIVES[at];
             let spelt = String::from_utf8_lossy(name).into_owned();
@@ -358,8 +354,8 @@ fn settled(row: &Directive, value: Value) -> Value {
     }
 }
 
-fn failed(name: &str, reason: &str) -> String {
-    format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}")
+fn failed(name: &str, reason: &str) -> Fault {
+    Fault::owned(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}"))
 }
 
 #[cfg(test)]

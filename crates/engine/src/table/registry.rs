@@ -312,10 +312,7 @@ impl Registry {
         let Some(word) = args.get(1) else {
             return if info.runs_alone() { Ok(info) } else { Err(Fault::wrong_arity(info.spec.name)) };
         };
-        self.find_sub(info, word).ok_or_else(|| {
-            let container = info.called.to_uppercase();
-            Fault::quoting("ERR unknown subcommand '", word, &format!("'. Try {container} HELP."))
-        })
+        self.find_sub(info, word).ok_or_else(|| Fault::unknown_subcommand(&info.called.to_uppercase(), word))
     }
 }
 

@@ -80,10 +80,7 @@ impl Conditions {
                 _ if is(word, "XX") => &mut conditions.if_some,
                 _ if is(word, "GT") => &mut conditions.if_later,
                 _ if is(word, "LT") => &mut conditions.if_earlier,
-                _ => {
-                    let word = String::from_utf8_lossy(word);
-                    return Err(Fault::owned(format!("ERR Unsupported option {word}")));
-                }
+                _ => return Err(Fault::quoting("ERR Unsupported option ", word, "")),
             };
             *wanted = true;
         }

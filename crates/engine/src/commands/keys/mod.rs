@@ -42,12 +42,7 @@ struct Facts {
 /// Looks at a key without touching its access clock; counted as a hit or miss.
 fn facts(ctx: &mut Ctx<'_>, key: &[u8]) -> Option<Facts> {
     let found = ctx.peek(key).map(|view| Facts { kind: view.kind(), expire_at_ms: view.expire_at_ms() });
-    let stats = ctx.stats();
-    if found.is_some() {
-        stats.keyspace_hits.add(1)
-    } else {
-        stats.keyspace_misses.add(1)
-    }
+    ctx.stats().count_lookup(found.is_some());
     found
 }
 

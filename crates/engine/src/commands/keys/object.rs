@@ -105,7 +105,6 @@ pub(crate) fn freq(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
 }
 
 pub(crate) fn help(_ctx: &mut Ctx<'_>, _args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    reply.array(HELP.len());
-    HELP.iter().for_each(|line| reply.simple(line));
+    reply.status_lines(HELP);
     Ok(())
 }

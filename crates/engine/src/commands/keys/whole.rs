@@ -6,6 +6,7 @@ use base::limits::BIG_INPUT_ELEMENTS;
 use store::Instant;
 
 use crate::args::{Args, int, is};
+use crate::commands::scan::{self, Options, Scanned};
 use crate::ctx::Ctx;
 use crate::fault::{CmdResult, Fault};
 use crate::lane::Lane;
@@ -14,8 +15,6 @@ use crate::server::Server;
 
 /// Keys visited between two looks at whether to go on, where a walk must end by itself.
 const WALK_STEP_KEYS: usize = 1024;
-/// Keys that one SCAN call visits unless it asks for another number.
-const SCAN_COUNT_DEFAULT: i64 = 10;
 /// Chances that RANDOMKEY takes to meet a key that has not expired.
 const RANDOM_TRIES_MAX: usize = 100;
 
@@ -79,50 +78,15 @@ impl Packed {
     }
 }
 
-/// What one SCAN call was asked for.
-struct Scan {
-    cursor: u64,
-    pattern: Option<Vec<u8>>,
-    count: usize,
-    kind: Option<Vec<u8>>,
-}
-
-impl Scan {
-    fn parse(args: Args<'_>) -> CmdResult<Self> {
-        let mut scan =
-            Self { cursor: cursor(&args[1])?, pattern: None, count: SCAN_COUNT_DEFAULT as usize, kind: None };
-        let mut at = 2;
-        while let Some(word) = args.get(at) {
-            if is(word, "NOVALUES") {
-                return Err(Fault::Text("ERR NOVALUES option can only be used in HSCAN"));
-            }
-            let value = args.get(at + 1).ok_or(Fault::SYNTAX)?;
-            if is(word, "COUNT") {
-                let count = int(value)?;
-                scan.count = usize::try_from(count).ok().filter(|count| *count > 0).ok_or(Fault::SYNTAX)?;
-            } else if is(word, "MATCH") {
-                scan.pattern = (value != b"*").then(|| value.to_vec());
-            } else if is(word, "TYPE") {
-                scan.kind = Some(value.to_ascii_lowercase());
-            } else {
-                return Err(Fault::SYNTAX);
-            }
-            at += 2;
+/// The cursor to go on with, and the keys found.
+fn scan_keys(server: &Server, db: usize, cursor: u64, options: &Options, now_ms: i64) -> (u64, Packed) {
+    let mut found = Packed::default();
+    let next = server.keyspace.scan(db, cursor, options.count, now_ms, &mut |key, view| {
+        if options.wants(view.kind()) && options.matches(key) {
+            found.push(key);
         }
-        Ok(scan)
-    }
-
-    /// The cursor to go on with, and the keys found.
-    fn run(&self, server: &Server, db: usize, now_ms: i64) -> (u64, Packed) {
-        let mut found = Packed::default();
-        let next = server.keyspace.scan(db, self.cursor, self.count, now_ms, &mut |key, view| {
-            let type_fits = self.kind.as_ref().is_none_or(|kind| kind == view.kind().as_str().as_bytes());
-            if type_fits && self.pattern.as_ref().is_none_or(|pattern| glob::matches(pattern, key, false)) {
-                found.push(key);
-            }
-        });
-        (next, found)
-    }
+    });
+    (next, found)
 }
 
 fn answer_scan((next, found): (u64, Packed), reply: &mut Reply<'_>) {
@@ -132,37 +96,19 @@ fn answer_scan((next, found): (u64, Packed), reply: &mut Reply<'_>) {
 }
 
 pub(crate) fn scan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    let scan = Scan::parse(args)?;
+    let cursor = scan::cursor(&args[1])?;
+    let options = Options::parse(args.from(2), Scanned::Keys)?;
     let (db, now_ms) = (ctx.db(), ctx.now_ms());
-    if scan.count.min(ctx.server().keyspace.len(db)) <= BIG_INPUT_ELEMENTS {
-        answer_scan(scan.run(ctx.server(), db, now_ms), reply);
+    if options.count.min(ctx.server().keyspace.len(db)) <= BIG_INPUT_ELEMENTS {
+        answer_scan(scan_keys(ctx.server(), db, cursor, &options, now_ms), reply);
         return Ok(());
     }
     ctx.defer(move |lane: &mut Lane<'_>| {
-        let found = scan.run(lane.server(), db, now_ms);
+        let found = scan_keys(lane.server(), db, cursor, &options, now_ms);
         answer_scan(found, &mut lane.reply());
         Ok(())
     });
     Ok(())
-}
-
-/// A cursor, read as C's `strtoul` does: leading zeros and a sign are taken, and a negative one wraps around.
-pub(crate) fn cursor(arg: &[u8]) -> CmdResult<u64> {
-    let (negative, digits) = match arg {
-        [b'-', digits @ ..] => (true, digits),
-        [b'+', digits @ ..] => (false, digits),
-        digits => (false, digits),
-    };
-    if digits.is_empty() && !arg.is_empty() {
-        return Err(Fault::INVALID_CURSOR);
-    }
-    let mut cursor = 0u64;
-    for digit in digits {
-        let value = digit.checked_sub(b'0').filter(|value| *value <= 9).ok_or(Fault::INVALID_CURSOR)?;
-        let longer = cursor.checked_mul(10).and_then(|tens| tens.checked_add(u64::from(value)));
-        cursor = longer.ok_or(Fault::INVALID_CURSOR)?;
-    }
-    Ok(if negative { cursor.wrapping_neg() } else { cursor })
 }
 
 pub(crate) fn randomkey(ctx: &mut Ctx<'_>, _args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {

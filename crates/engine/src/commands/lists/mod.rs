@@ -50,21 +50,9 @@ impl End {
     }
 }
 
-/// Where an index that may count from the end points to; may be outside of the list.
-fn resolve(index: i64, len: usize) -> i64 {
-    if index < 0 { index.saturating_add(len as i64) } else { index }
-}
-
-/// The elements from index `start` to `stop`, inclusive, both possibly counting from the end.
-fn resolve_range(start: i64, stop: i64, len: usize) -> Range<usize> {
-    let start = resolve(start, len).max(0);
-    let stop = resolve(stop, len).min(len as i64 - 1);
-    if start > stop { 0..0 } else { start as usize..stop as usize + 1 }
-}
-
 /// The element's index, if the list has it.
 fn existing_index(index: i64, len: usize) -> Option<usize> {
-    usize::try_from(resolve(index, len)).ok().filter(|index| *index < len)
+    usize::try_from(args::absolute_index(index, len)).ok().filter(|index| *index < len)
 }
 
 /// LPUSH key element [element ...]
@@ -140,8 +128,7 @@ fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, end: End) -> Cm
             None => reply.null(),
         },
         3 => {
-            let count = args::int(&args[2]).ok().and_then(|count| usize::try_from(count).ok());
-            let count = count.ok_or(Fault::NOT_POSITIVE)?;
+            let count = args::natural(&args[2], Fault::NOT_POSITIVE)?;
             if !pop_many(ctx, key, end, count, reply)? {
                 reply.null_array();
             }
@@ -161,16 +148,8 @@ fn pop_from(list: &mut List, end: End) -> Option<Vec<u8>> {
 fn pop_one(ctx: &mut Ctx<'_>, key: &[u8], end: End) -> CmdResult<Option<Vec<u8>>> {
     let popped = ctx.edit(key, |list: &mut List| (pop_from(list, end), list.is_empty()))?;
     let Some((element, emptied)) = popped else { return Ok(None) };
-    removed(ctx, key, end.pop_event(), emptied);
+    ctx.notify_removed(Event::List, end.pop_event(), key, emptied);
     Ok(element)
-}
-
-/// Announces that `event` removed elements.
-fn removed(ctx: &mut Ctx<'_>, key: &[u8], event: &'static str, emptied: bool) {
-    ctx.notify(Event::List, event, key);
-    if emptied {
-        ctx.notify(Event::Generic, "del", key);
-    }
 }
 
 /// Pops up to `count` elements and replies with them; false, with no reply, if there is no list.
@@ -193,7 +172,7 @@ fn pop_many(ctx: &mut Ctx<'_>, key: &[u8], end: End, count: usize, reply: &mut R
     let Some(cut) = outcome else { return Ok(false) };
     if let Some(cut) = cut {
         let emptied = cut.finish(ctx, key);
-        removed(ctx, key, end.pop_event(), emptied);
+        ctx.notify_removed(Event::List, end.pop_event(), key, emptied);
     }
     Ok(true)
 }
@@ -302,7 +281,7 @@ pub fn lrange(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdRe
         reply.empty_array();
         return Ok(());
     };
-    let range = resolve_range(start, stop, list.len());
+    let range = args::index_range(start, stop, list.len());
     reply.array(range.len());
     if !range.is_empty() {
         stream(reply, list.iter(range.start, false), range.len());
@@ -314,12 +293,12 @@ pub fn lrange(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdRe
 pub fn ltrim(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     let (key, start, stop) = (&args[1], args::int(&args[2])?, args::int(&args[3])?);
     let cut = ctx.edit(key, |list: &mut List| {
-        let kept = resolve_range(start, stop, list.len());
+        let kept = args::index_range(start, stop, list.len());
         Cut::new(list, kept)
     })?;
     if let Some(cut) = cut {
         let emptied = cut.finish(ctx, key);
-        removed(ctx, key, "ltrim", emptied);
+        ctx.notify_removed(Event::List, "ltrim", key, emptied);
     }
     reply.ok();
     Ok(())

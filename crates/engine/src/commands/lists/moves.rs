@@ -2,7 +2,7 @@
 
 use store::{Kind, List};
 
-use super::{End, pop_from, pop_many, push_to, removed};
+use super::{End, pop_from, pop_many, push_to};
 use crate::args::{self, Args};
 use crate::ctx::{Ctx, Event};
 use crate::fault::{CmdResult, Fault};
@@ -48,7 +48,7 @@ fn move_one(
         ctx.edit_or_create(destination, |list: &mut List| push_to(list, &element, to, &thresholds))?;
     }
     ctx.notify(Event::List, to.push_event(), destination);
-    removed(ctx, source, from.pop_event(), emptied);
+    ctx.notify_removed(Event::List, from.pop_event(), source, emptied);
     reply.bulk(&element);
     Ok(())
 }
@@ -73,21 +73,15 @@ pub fn lmpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdRes
 }
 
 fn parse_mpop(args: Args<'_>) -> CmdResult<(std::ops::Range<usize>, End, usize)> {
-    let positive = |arg: &[u8]| args::int(arg).ok().and_then(|n| usize::try_from(n).ok()).filter(|n| *n > 0);
-    let key_count = positive(&args[1]).ok_or(Fault::Text("ERR numkeys should be greater than 0"))?;
+    let key_count = args::positive(&args[1], Fault::KEY_COUNT_NOT_POSITIVE)?;
     let end_at = key_count.saturating_add(2);
     let end = End::parse(args.get(end_at).ok_or(Fault::SYNTAX)?)?;
-    let count = match args.len() - end_at {
-        1 => 1,
-        3 if args::is(&args[end_at + 1], "COUNT") => {
-            positive(&args[end_at + 2]).ok_or(Fault::Text("ERR count should be greater than 0"))?
-        }
-        // Of what follows a valid COUNT, nothing is known; a faulty COUNT is reported first.
-        more if more > 3 && args::is(&args[end_at + 1], "COUNT") => {
-            positive(&args[end_at + 2]).ok_or(Fault::Text("ERR count should be greater than 0"))?;
-            return Err(Fault::SYNTAX);
-        }
+    let options = args.from(end_at + 1);
+    let count = match options.len() {
+        0 => 1,
+        2.. if args::is(&options[0], "COUNT") => args::positive(&options[1], Fault::COUNT_NOT_POSITIVE)?,
         _ => return Err(Fault::SYNTAX),
     };
-    Ok((2..end_at, end, count))
+    // A faulty COUNT is reported before what follows it.
+    if options.len() > 2 { Err(Fault::SYNTAX) } else { Ok((2..end_at, end, count)) }
 }

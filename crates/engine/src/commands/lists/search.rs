@@ -4,7 +4,6 @@
 use base::limits::BIG_INPUT_ELEMENTS;
 use store::{List, ListIter, Thresholds};
 
-use super::removed;
 use crate::args::{self, Args};
 use crate::commands::algebra;
 use crate::ctx::{Ctx, Event};
@@ -13,6 +12,13 @@ use crate::reply::Reply;
 
 /// More matches than this are not removed one by one under the lock.
 const REMOVED_ONE_BY_ONE_MAX: usize = 1024;
+
+const NEGATIVE_COUNT: Fault = Fault::Text("ERR COUNT can't be negative");
+const NEGATIVE_MAXLEN: Fault = Fault::Text("ERR MAXLEN can't be negative");
+const ZERO_RANK: Fault = Fault::Text(
+    "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... or use negative to start from \
+     the end of the list",
+);
 
 struct Options {
     reverse: bool,
@@ -26,32 +32,25 @@ struct Options {
 
 fn parse(args: Args<'_>) -> CmdResult<Options> {
     let mut options = Options { reverse: false, skip: 0, count: None, compare_max: u64::MAX };
-    let not_negative = |arg: &[u8], fault| {
-        let number = args::int(arg).ok().and_then(|number| u64::try_from(number).ok());
-        number.ok_or(Fault::Text(fault))
-    };
     for at in (0..args.len()).step_by(2) {
         let Some(value) = args.get(at + 1) else { return Err(Fault::SYNTAX) };
         if args::is(&args[at], "RANK") {
             let rank = args::int(value)?;
             if rank == 0 {
-                return Err(Fault::Text(
-                    "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... or use \
-                     negative to start from the end of the list",
-                ));
+                return Err(ZERO_RANK);
             }
             // The lowest number has no opposite: Redis 7.0 passes no match over then.
             let skip = rank.checked_abs().map_or(0, |rank| rank.unsigned_abs() - 1);
             (options.reverse, options.skip) = (rank < 0, skip);
         } else if args::is(&args[at], "COUNT") {
-            options.count = Some(match not_negative(value, "ERR COUNT can't be negative")? {
+            options.count = Some(match args::natural(value, NEGATIVE_COUNT)? {
                 0 => u64::MAX,
-                count => count,
+                count => count as u64,
             });
         } else if args::is(&args[at], "MAXLEN") {
-            options.compare_max = match not_negative(value, "ERR MAXLEN can't be negative")? {
+            options.compare_max = match args::natural(value, NEGATIVE_MAXLEN)? {
                 0 => u64::MAX,
-                compare_max => compare_max,
+                compare_max => compare_max as u64,
             };
         } else {
             return Err(Fault::SYNTAX);
@@ -249,7 +248,7 @@ pub fn lrem(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResu
 fn finish_lrem(ctx: &mut Ctx<'_>, reply: &mut Reply<'_>, key: &[u8], outcome: Option<(usize, bool)>) {
     let (gone, emptied) = outcome.unwrap_or((0, false));
     if gone > 0 {
-        removed(ctx, key, "lrem", emptied);
+        ctx.notify_removed(Event::List, "lrem", key, emptied);
     }
     reply.int(gone as i64);
 }

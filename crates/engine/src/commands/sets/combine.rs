@@ -201,9 +201,7 @@ fn answer(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, operation: O
 
 /// SINTERCARD numkeys key [key ...] [LIMIT limit]
 pub fn sintercard(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    let key_count = args::int(&args[1]).ok().and_then(|count| usize::try_from(count).ok());
-    let key_count = key_count.filter(|count| *count > 0);
-    let key_count = key_count.ok_or(Fault::Text("ERR numkeys should be greater than 0"))?;
+    let key_count = args::positive(&args[1], Fault::KEY_COUNT_NOT_POSITIVE)?;
     if key_count > args.len() - 2 {
         return Err(Fault::Text("ERR Number of keys can't be greater than number of args"));
     }
@@ -211,8 +209,7 @@ pub fn sintercard(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> C
     let options = args.from(2 + key_count);
     for at in (0..options.len()).step_by(2) {
         let value = options.get(at + 1).filter(|_| args::is(&options[at], "LIMIT")).ok_or(Fault::SYNTAX)?;
-        let value = args::int(value).ok().and_then(|limit| usize::try_from(limit).ok());
-        limit = match value.ok_or(Fault::Text("ERR LIMIT can't be negative"))? {
+        limit = match args::natural(value, Fault::NEGATIVE_LIMIT)? {
             0 => usize::MAX,
             limit => limit,
         };
@@ -250,14 +247,7 @@ fn store(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, operation: Op
         move |inputs| operation.work(inputs),
         move |inputs: &[Option<Set>]| operation.compute(inputs, &thresholds),
         move |ctx, reply, destination, set| {
-            let len = set.len();
-            if len > 0 {
-                ctx.put(destination, set);
-                ctx.notify(Event::Set, operation.store_event(), destination);
-            } else if ctx.delete(destination) {
-                ctx.notify(Event::Generic, "del", destination);
-            }
-            reply.int(len as i64);
+            algebra::store_result(ctx, reply, destination, set, Event::Set, operation.store_event());
             Ok(())
         },
     )

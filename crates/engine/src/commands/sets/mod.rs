@@ -9,13 +9,13 @@ use resp::Encoder;
 use store::{Kind, Set};
 
 use crate::args::Args;
-use crate::commands::scan;
+use crate::commands::scan::{self, Scanned};
 use crate::ctx::{Ctx, Event};
 use crate::fault::{CmdResult, Fault};
 use crate::reply::Reply;
 
 pub use combine::{sdiff, sdiffstore, sinter, sintercard, sinterstore, sunion, sunionstore};
-pub use random::{Draw, spop, srandmember};
+pub use random::{spop, srandmember};
 
 /// SADD key member [member ...]
 pub fn sadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
@@ -42,18 +42,10 @@ pub fn srem(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResu
     })?;
     let (gone, emptied) = outcome.unwrap_or((0, false));
     if gone > 0 {
-        removed(ctx, key, "srem", emptied);
+        ctx.notify_removed(Event::Set, "srem", key, emptied);
     }
     reply.int(gone as i64);
     Ok(())
-}
-
-/// Announces that `event` removed members.
-fn removed(ctx: &mut Ctx<'_>, key: &[u8], event: &'static str, emptied: bool) {
-    ctx.notify(Event::Set, event, key);
-    if emptied {
-        ctx.notify(Event::Generic, "del", key);
-    }
 }
 
 /// SISMEMBER key member
@@ -122,7 +114,7 @@ pub fn smove(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdRes
     })?;
     let (found, emptied) = outcome.transpose()?.unwrap_or((false, false));
     if found && !stays {
-        removed(ctx, source, "srem", emptied);
+        ctx.notify_removed(Event::Set, "srem", source, emptied);
         if ctx.edit_or_create(destination, |set: &mut Set| set.insert(member, &thresholds))? {
             ctx.notify(Event::Set, "sadd", destination);
         }
@@ -139,10 +131,7 @@ pub fn sscan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdRes
         scan::reply(reply, 0, 0, &[]);
         return Ok(());
     };
-    let options = scan::options(args.from(3))?;
-    if options.no_values {
-        return Err(Fault::Text("ERR NOVALUES option can only be used in HSCAN"));
-    }
+    let options = scan::Options::parse(args.from(3), Scanned::Members)?;
     let (mut found, mut encoded) = (0, Vec::new());
     let mut out = Encoder::new(&mut encoded, reply.proto());
     let next = set.scan(cursor, options.count, &mut |member| {

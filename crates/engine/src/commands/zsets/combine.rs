@@ -6,15 +6,13 @@ use std::collections::HashMap;
 use resp::Encoder;
 use store::{Kind, Thresholds, ZSet};
 
-use super::range::store_result;
-use super::{members_head, reply_range, show};
+use super::{reply_range, show};
 use crate::args::{self, Args};
 use crate::commands::algebra::{self, Input, Members};
-use crate::ctx::Ctx;
+use crate::ctx::{Ctx, Event};
 use crate::fault::{CmdResult, Fault};
 use crate::reply::Reply;
 
-const NEGATIVE_LIMIT: Fault = Fault::Text("ERR LIMIT can't be negative");
 const WEIGHT_NOT_FLOAT: Fault = Fault::Text("ERR weight value is not a float");
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,8 +158,7 @@ impl Plan {
                 self.with_scores = true;
                 at += 1;
             } else if form == Form::Cardinality && left >= 2 && args::is(word, "LIMIT") {
-                let limit = args::int(&options[at + 1]).ok().and_then(|limit| usize::try_from(limit).ok());
-                self.limit = limit.ok_or(NEGATIVE_LIMIT)?;
+                self.limit = args::natural(&options[at + 1], Fault::NEGATIVE_LIMIT)?;
                 at += 2;
             } else {
                 return Err(Fault::SYNTAX);
@@ -366,7 +363,7 @@ impl Combined {
         match self {
             Combined::Changed(zset) => reply_range(reply, &zset, 0, zset.len(), false, with_scores),
             Combined::Sorted(members) => {
-                members_head(reply, members.len(), with_scores);
+                reply.array_of(members.len(), with_scores);
                 let (mut members, show) = (members.into_iter(), show(reply.proto(), with_scores));
                 reply.stream(move |out: &mut Encoder<'_>| {
                     if let Some((score, member)) = members.next() {
@@ -454,6 +451,9 @@ fn store(
         keys.into_iter(),
         move |inputs: &[Option<Members>]| planned.work(inputs, &thresholds),
         move |inputs| plan.compute(inputs, &thresholds).into_zset(&thresholds),
-        move |ctx, reply, destination, zset| store_result(ctx, reply, destination, Some(zset), command),
+        move |ctx, reply, destination, zset| {
+            algebra::store_result(ctx, reply, destination, zset, Event::ZSet, command);
+            Ok(())
+        },
     )
 }

@@ -11,9 +11,8 @@ use resp::{Encoder, Proto};
 use store::{Encoding, Thresholds, ZInsert, ZSet};
 
 use crate::args::{self, Args};
-use crate::commands::hashes::RandomCount;
-use crate::commands::scan;
-use crate::commands::sets::Draw;
+use crate::commands::random::{Draw, DrawCount};
+use crate::commands::scan::{self, Scanned};
 use crate::ctx::{Ctx, Event};
 use crate::fault::{CmdResult, Fault};
 use crate::reply::Reply;
@@ -166,18 +165,10 @@ pub fn zrem(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResu
     })?;
     let (gone, emptied) = outcome.unwrap_or((0, false));
     if gone > 0 {
-        removed(ctx, key, "zrem", emptied);
+        ctx.notify_removed(Event::ZSet, "zrem", key, emptied);
     }
     reply.int(gone as i64);
     Ok(())
-}
-
-/// Announces that `event` removed members.
-fn removed(ctx: &mut Ctx<'_>, key: &[u8], event: &'static str, emptied: bool) {
-    ctx.notify(Event::ZSet, event, key);
-    if emptied {
-        ctx.notify(Event::Generic, "del", key);
-    }
 }
 
 /// ZSCORE key member
@@ -259,12 +250,6 @@ fn show(proto: Proto, with_scores: bool) -> Show {
     }
 }
 
-/// The head of a reply of `count` members as [`show`] shows them.
-fn members_head(reply: &mut Reply<'_>, count: usize, with_scores: bool) {
-    let flat_pairs = with_scores && reply.proto() == Proto::V2;
-    reply.array(if flat_pairs { 2 * count } else { count });
-}
-
 /// `count` members from a rank on, up or down, as an array.
 fn reply_range(
     reply: &mut Reply<'_>,
@@ -274,7 +259,7 @@ fn reply_range(
     reverse: bool,
     with_scores: bool,
 ) {
-    members_head(reply, count, with_scores);
+    reply.array_of(count, with_scores);
     if count > 0 {
         stream_range(reply, zset, start_rank, count, reverse, show(reply.proto(), with_scores));
     }
@@ -308,15 +293,15 @@ pub fn zrandmember(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
         reply.encoder().bulk_or_null(member.map(|(member, _)| member));
         return Ok(());
     }
-    let draw = RandomCount::parse(args, "WITHSCORES")?;
+    let (draw, with_scores) = DrawCount::parse_pairs(args, "WITHSCORES")?;
     let mut rng = ctx.rng().fork();
     let Some(zset) = ctx.read::<ZSet>(&args[1])? else {
         reply.empty_array();
         return Ok(());
     };
     let len = zset.len();
-    draw.head(reply, len);
-    let show = show(reply.proto(), draw.with_attachment);
+    reply.array_of(draw.drawn(len), with_scores);
+    let show = show(reply.proto(), with_scores);
     if draw.distinct && draw.count >= len {
         stream_range(reply, zset, 0, len, false, show);
     } else if draw.distinct {
@@ -351,10 +336,7 @@ pub fn zscan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdRes
         scan::reply(reply, 0, 0, &[]);
         return Ok(());
     };
-    let options = scan::options(args.from(3))?;
-    if options.no_values {
-        return Err(Fault::Text("ERR NOVALUES option can only be used in HSCAN"));
-    }
+    let options = scan::Options::parse(args.from(3), Scanned::Members)?;
     let (mut found, mut encoded, mut text) = (0, Vec::new(), Vec::new());
     let mut out = Encoder::new(&mut encoded, reply.proto());
     let is_small = zset.encoding() == Encoding::Listpack;

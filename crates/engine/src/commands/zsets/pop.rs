@@ -3,10 +3,10 @@
 use base::limits::BIG_INPUT_ELEMENTS;
 use store::{Kind, Typed, ValueRef, ZSet};
 
-use super::{members_head, removed, show, stream_range};
+use super::{show, stream_range};
 use crate::args::{self, Args};
 use crate::commands::algebra::{self, Input};
-use crate::ctx::Ctx;
+use crate::ctx::{Ctx, Event};
 use crate::fault::{CmdResult, Fault};
 use crate::reply::Reply;
 
@@ -37,7 +37,7 @@ impl Pop {
     fn head(self, reply: &mut Reply<'_>, key: &[u8], taken: usize) {
         match self.form {
             Form::Flat => reply.array(2 * taken),
-            Form::Pairs => members_head(reply, taken, true),
+            Form::Pairs => reply.array_of(taken, true),
             Form::KeyAndPairs => {
                 reply.array(2);
                 reply.bulk(key);
@@ -93,7 +93,7 @@ impl Pop {
                 self.reply_taken(reply, key, &zset);
             }
             ctx.delete(key);
-            removed(ctx, key, self.event(), true);
+            ctx.notify_removed(Event::ZSet, self.event(), key, true);
         } else if self.count <= BIG_INPUT_ELEMENTS {
             self.head(reply, key, self.count);
             let (mut out, show) = (reply.encoder(), self.show());
@@ -104,7 +104,7 @@ impl Pop {
                     show(&mut out, &member, score);
                 }
             })?;
-            removed(ctx, key, self.event(), false);
+            ctx.notify_removed(Event::ZSet, self.event(), key, false);
         } else {
             self.run_aside(ctx, keys, reply)?;
         }
@@ -146,7 +146,7 @@ impl Pop {
                         ctx.delete(key);
                     }
                 }
-                removed(ctx, key, self.event(), emptied);
+                ctx.notify_removed(Event::ZSet, self.event(), key, emptied);
                 self.reply_taken(reply, key, &before);
                 Ok(())
             },
@@ -220,21 +220,16 @@ fn pop_one_key(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, max: bo
         return Err(Fault::SYNTAX);
     }
     let count = match args.get(2) {
-        Some(count) => args::int(count).ok().and_then(|count| usize::try_from(count).ok()),
-        None => Some(1),
+        Some(count) => args::natural(count, Fault::NOT_POSITIVE)?,
+        None => 1,
     };
-    let count = count.ok_or(Fault::NOT_POSITIVE)?;
     let form = if args.len() == 3 && reply.proto() == resp::Proto::V3 { Form::Pairs } else { Form::Flat };
     Pop { max, count, form }.run(ctx, Args::from_slices(&[args.at(1)]), reply)
 }
 
 /// ZMPOP numkeys key [key ...] <MIN | MAX> [COUNT count]
 pub fn zmpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    let positive = |arg: &[u8], fault: Fault| {
-        let number = args::int(arg).ok().and_then(|number| usize::try_from(number).ok());
-        number.filter(|number| *number > 0).ok_or(fault)
-    };
-    let key_count = positive(&args[1], Fault::Text("ERR numkeys should be greater than 0"))?;
+    let key_count = args::positive(&args[1], Fault::KEY_COUNT_NOT_POSITIVE)?;
     let end = key_count.checked_add(2).filter(|end| *end < args.len()).ok_or(Fault::SYNTAX)?;
     let max = match &args[end] {
         word if args::is(word, "MIN") => false,
@@ -244,10 +239,7 @@ pub fn zmpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdRes
     let options = args.from(end + 1);
     let count = match options.len() {
         0 => 1,
-        1 => return Err(Fault::SYNTAX),
-        _ if args::is(&options[0], "COUNT") => {
-            positive(&options[1], Fault::Text("ERR count should be greater than 0"))?
-        }
+        2.. if args::is(&options[0], "COUNT") => args::positive(&options[1], Fault::COUNT_NOT_POSITIVE)?,
         _ => return Err(Fault::SYNTAX),
     };
     if options.len() > 2 {

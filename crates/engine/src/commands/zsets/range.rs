@@ -6,7 +6,7 @@ use base::limits::BIG_INPUT_ELEMENTS;
 use base::num::parse_f64_saturating;
 use store::{LexBound, Thresholds, ZSet};
 
-use super::{removed, reply_range};
+use super::reply_range;
 use crate::args::{self, Args};
 use crate::commands::algebra;
 use crate::ctx::{Ctx, Event};
@@ -89,20 +89,13 @@ impl Span {
     fn ranks(&self, zset: &ZSet, reverse: bool) -> Range<usize> {
         match self {
             Span::Rank(start, stop) => {
-                let Range { start, end } = clamped(*start, *stop, zset.len());
+                let Range { start, end } = args::index_range(*start, *stop, zset.len());
                 if reverse { zset.len() - end..zset.len() - start } else { start..end }
             }
             Span::Score(min, max) => zset.ranks_by_score(*min, *max),
             Span::Lex(min, max) => zset.ranks_by_lex(min.bound(), max.bound()),
         }
     }
-}
-
-/// The part of `start..=stop` that lies within `len` elements; negative indexes count from the end.
-fn clamped(start: i64, stop: i64, len: usize) -> Range<usize> {
-    let absolute = |index: i64| if index < 0 { index + len as i64 } else { index };
-    let (start, stop) = (absolute(start).max(0), absolute(stop).min(len as i64 - 1));
-    if start > stop { 0..0 } else { start as usize..stop as usize + 1 }
 }
 
 /// A range with all that ZRANGE and its kin say about it.
@@ -257,33 +250,12 @@ pub fn zrangestore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
         std::iter::once(args.at(2)),
         move |inputs: &[Option<ZSet>]| inputs[0].as_ref().map_or(0, |zset| selecting.ranks(zset).len()),
         move |inputs| inputs[0].as_ref().map(|zset| query.part(zset, &thresholds)),
-        |ctx, reply, destination, part| store_result(ctx, reply, destination, part, "zrangestore"),
+        |ctx, reply, destination, part| {
+            let part = part.unwrap_or_default();
+            algebra::store_result(ctx, reply, destination, part, Event::ZSet, "zrangestore");
+            Ok(())
+        },
     )
-}
-
-/// Stores what a command computed at `destination`, whatever is there, and replies with its size. Nothing at all
-/// deletes the key.
-pub(super) fn store_result(
-    ctx: &mut Ctx<'_>,
-    reply: &mut Reply<'_>,
-    destination: &[u8],
-    result: Option<ZSet>,
-    event: &'static str,
-) -> CmdResult {
-    match result {
-        Some(zset) if !zset.is_empty() => {
-            reply.int(zset.len() as i64);
-            ctx.put(destination, zset);
-            ctx.notify(Event::ZSet, event, destination);
-        }
-        _ => {
-            reply.int(0);
-            if ctx.delete(destination) {
-                ctx.notify(Event::Generic, "del", destination);
-            }
-        }
-    }
-    Ok(())
 }
 
 /// ZCOUNT key min max
@@ -339,11 +311,11 @@ fn remove(
         None | Some((0, _)) => reply.int(0),
         Some((count, true)) => {
             ctx.delete(key);
-            removed(ctx, key, event, true);
+            ctx.notify_removed(Event::ZSet, event, key, true);
             reply.int(count as i64);
         }
         Some((count, false)) if count <= BIG_INPUT_ELEMENTS => {
-            removed(ctx, key, event, false);
+            ctx.notify_removed(Event::ZSet, event, key, false);
             reply.int(count as i64);
         }
         Some(_) => return remove_aside(ctx, key, reply, span, event),
@@ -385,7 +357,7 @@ fn remove_aside(
             // The key keeps its time to live.
             ctx.edit(key, |zset: &mut ZSet| *zset = rest)?;
             if count > 0 {
-                removed(ctx, key, event, emptied);
+                ctx.notify_removed(Event::ZSet, event, key, emptied);
             }
             reply.int(count as i64);
             Ok(())

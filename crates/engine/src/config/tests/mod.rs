@@ -55,7 +55,7 @@ fn text_of(config: &Config, name: &str) -> String {
 fn set(config: &Config, pairs: &[(&str, &str)]) -> Result<(), String> {
     let pairs: Vec<(&[u8], &[u8])> =
         pairs.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect();
-    config.set(&pairs)
+    config.set_from(&pairs, false).map_err(|fault| String::from_utf8_lossy(fault.bytes()).into_owned())
 }
 
 #[test]
@@ -95,8 +95,8 @@ fn every_default_is_accepted_as_a_value_and_comes_back() {
         for name in directives::names(row) {
             let default = config.get_text(name).expect("the name is in the table");
             let outcome = config.set_from(&[(name.as_bytes(), &default)], true);
-            let refusal =
-                |why| Err(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"));
+            let prefix = format!("ERR CONFIG SET failed (possibly related to argument '{name}') - ");
+            let refusal = |why| Err(Fault::owned(format!("{prefix}{why}")));
             if row.flags.contains(Flags::IMMUTABLE) {
                 assert_eq!(outcome, refusal("can't set immutable config"));
             } else if row.flags.contains(Flags::PROTECTED) {
