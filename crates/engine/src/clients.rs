@@ -115,11 +115,6 @@ impl Client {
     pub fn identify(&self, change: impl FnOnce(&mut Identity)) {
         change(self.identity.lock().get_or_insert_default());
     }
-
-    /// Forgets what the client said of itself (RESET).
-    pub fn forget_identity(&self) {
-        *self.identity.lock() = None;
-    }
 }
 
 const SHARDS: usize = 16;

@@ -105,11 +105,6 @@ impl<'a> Ctx<'a> {
         self.server.thresholds()
     }
 
-    /// Lets go of the stripes; the command touches no key after this.
-    pub fn unlock(&mut self) {
-        self.locked = None;
-    }
-
     #[inline]
     fn position(&self, key: &[u8]) -> Position {
         match self.hashed {
@@ -301,12 +296,6 @@ impl<'a> Ctx<'a> {
     pub fn put_entry(&mut self, db: usize, key: &[u8], entry: &OwnedEntry) {
         let (position, at) = (self.position(key), self.touching());
         self.locked().put_owned(db, position, key, entry, at);
-    }
-
-    /// Deletes a key in any database.
-    pub fn delete_in(&mut self, db: usize, key: &[u8]) -> bool {
-        let (position, now_ms) = (self.position(key), self.now_ms());
-        self.locked().remove(db, position, key, now_ms)
     }
 
     /// Tells that a key has changed: what keyspace events and the journal hang on.

@@ -57,14 +57,6 @@ impl Set {
         Set { form: Form::Members(builder.finish()) }
     }
 
-    /// [`Set::from_members`] for members that come sorted.
-    pub fn from_sorted<M: AsRef<[u8]>>(
-        members: impl IntoIterator<Item = M>,
-        thresholds: &Thresholds,
-    ) -> Self {
-        Set::from_members(members, thresholds)
-    }
-
     /// Announces that about `count` members in all may follow, as one SADD's arguments do: changes to the large
     /// form now if they cannot fit the present one. An empty set chooses its form by `first`.
     pub fn expect_members(&mut self, first: &[u8], count: usize, thresholds: &Thresholds) {

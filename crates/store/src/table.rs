@@ -7,8 +7,8 @@
 //! |---|---|---|
 //! | nothing | null | |
 //! | small leaf | 0..=3: 1, 2, 4 or 8 buckets, in one block | entries in the leaf |
-//! | large leaf | 4 + m, m = 2..=16: a block of m words, each a mini-block of 8 buckets | entries in the leaf |
-//! | branch | 63: a block of two words, the halves of the hash space | |
+//! | large leaf | 4 + m, m = 2..=16: a directory, whose first m words are mini-blocks of 8 buckets | entries in the leaf |
+//! | branch | 63: a block whose first two words are the halves of the hash space | |
 //! | entry (in a bucket) | | tag: the 16 hash bits below the leaf's prefix |
 //!
 //! A bucket is one cache line of 8 entry words. An entry's home bucket is its tag scaled to the number
@@ -131,7 +131,7 @@ impl Leaf {
     /// # Safety
     /// No word points to the leaf any more; its entries were moved out or disposed.
     unsafe fn free(self) {
-        // SAFETY: the caller's contract; classes as in `alloc`.
+        // SAFETY: the caller's contract; roles as in `alloc`.
         unsafe {
             if self.minis == 0 {
                 self.block.free(Role::Buckets(self.buckets.trailing_zeros()));
@@ -580,7 +580,7 @@ fn visit_homed(leaf: Leaf, bucket: usize, visit: &mut impl FnMut(Entry)) {
     }
 }
 
-/// An entry picked by chance: a leaf by the bits of `dice`, then one of its entries. `None` if empty.
+/// An entry picked by chance: halves by the toss of a coin down to a leaf, then one of its entries. `None` if empty.
 pub fn random(root: &Word, rng: &mut fastrand::Rng) -> Option<Entry> {
     let mut place = root;
     loop {

@@ -11,22 +11,26 @@
 //!
 //! A clone shares the root. A writer makes its own copy of the nodes on its path that are shared, and of no other.
 
+mod cursor;
+mod node;
+
 use std::ops::Range;
 use std::sync::Arc;
+
+pub(crate) use cursor::{Cursor, Walk};
+pub(crate) use node::{ByKey, ByRank, Seek};
+
+use cursor::Leaves;
+use node::{Inner, Node};
 
 /// A leaf is split when it weighs more than this, in bytes.
 pub const LEAF_FILL_BYTES_MAX: usize = 1536;
 /// A leaf that weighs less than this is merged with a neighbour, if both fit.
-pub const LEAF_FILL_BYTES_MIN: usize = LEAF_FILL_BYTES_MAX / 4;
-/// Two leaves are merged if together they do not weigh more than this.
-const LEAF_MERGE_BYTES_MAX: usize = LEAF_FILL_BYTES_MAX * 3 / 4;
+const LEAF_FILL_BYTES_MIN: usize = LEAF_FILL_BYTES_MAX / 4;
 /// Most children of an inner node. Copying a node touches every child's reference count, so that it stays modest.
-pub const CHILDREN_MAX: usize = 32;
-const CHILDREN_MIN: usize = CHILDREN_MAX / 4;
-const CHILDREN_MERGE_MAX: usize = CHILDREN_MAX * 3 / 4;
+const CHILDREN_MAX: usize = 32;
+/// Children that a node is built with: some room is left.
 const CHILDREN_BUILT: usize = CHILDREN_MAX * 7 / 8;
-/// The two reference counts before a shared node.
-const SHARED_HEADER_BYTES: usize = 16;
 
 /// Where a full node splits: in the middle, or near the end that keeps growing, so that the rest stays full.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -67,270 +71,6 @@ pub trait Leaf: Clone + Default {
     fn append(&mut self, right: &Self);
     /// Removes the entries of `range`.
     fn remove_range(&mut self, range: Range<usize>);
-}
-
-/// Finds the way from the root to a leaf.
-pub trait Seek<L: Leaf> {
-    /// The child of `inner` to go down into.
-    fn child(&mut self, inner: &Inner<L>) -> usize;
-}
-
-/// Goes to the leaf that holds the entry of a rank, or where it would be inserted.
-pub struct ByRank {
-    /// On arrival: the entry's index within the leaf.
-    pub rest: usize,
-    inserting: bool,
-}
-
-impl ByRank {
-    /// To the entry of rank `rank`, which must exist.
-    pub fn existing(rank: usize) -> Self {
-        ByRank { rest: rank, inserting: false }
-    }
-
-    /// To where an entry can be inserted so that it gets rank `rank`.
-    pub fn insertion(rank: usize) -> Self {
-        ByRank { rest: rank, inserting: true }
-    }
-}
-
-impl<L: Leaf> Seek<L> for ByRank {
-    fn child(&mut self, inner: &Inner<L>) -> usize {
-        let last = inner.counts.len() - 1;
-        for (i, &count) in inner.counts[..last].iter().enumerate() {
-            if self.rest < count || (self.inserting && self.rest == count) {
-                return i;
-            }
-            self.rest -= count;
-        }
-        last
-    }
-}
-
-/// Goes to the last leaf whose left separator satisfies a predicate (which must hold for a prefix of all keys).
-pub struct ByKey<F>(pub F);
-
-impl<L: Leaf, F: FnMut(&L::Key) -> bool> Seek<L> for ByKey<F> {
-    fn child(&mut self, inner: &Inner<L>) -> usize {
-        // From the front, not by halves: the keys lie side by side, so that their cache lines arrive together, where
-        // each step of a binary search would wait for its own.
-        inner.keys.iter().take_while(|key| (self.0)(key)).count()
-    }
-}
-
-/// An inner node.
-#[derive(Clone)]
-pub struct Inner<L: Leaf> {
-    entries: usize,
-    bytes: usize,
-    nodes: usize,
-    keys: Vec<L::Key>,
-    counts: Vec<usize>,
-    children: Vec<Node<L>>,
-}
-
-enum Node<L: Leaf> {
-    Leaf(Arc<L>),
-    Inner(Arc<Inner<L>>),
-}
-
-impl<L: Leaf> Clone for Node<L> {
-    fn clone(&self) -> Self {
-        match self {
-            Node::Leaf(leaf) => Node::Leaf(Arc::clone(leaf)),
-            Node::Inner(inner) => Node::Inner(Arc::clone(inner)),
-        }
-    }
-}
-
-#[derive(Clone, Copy)]
-struct Totals {
-    entries: usize,
-    bytes: usize,
-    nodes: usize,
-}
-
-impl<L: Leaf> Node<L> {
-    fn entries(&self) -> usize {
-        match self {
-            Node::Leaf(leaf) => leaf.len(),
-            Node::Inner(inner) => inner.entries,
-        }
-    }
-
-    fn totals(&self) -> Totals {
-        match self {
-            Node::Leaf(leaf) => Totals {
-                entries: leaf.len(),
-                bytes: leaf.heap_bytes() + size_of::<L>() + SHARED_HEADER_BYTES,
-                nodes: 1,
-            },
-            Node::Inner(inner) => Totals {
-                entries: inner.entries,
-                bytes: inner.bytes
-                    + inner.children.capacity()
-                        * (size_of::<Self>() + size_of::<usize>() + size_of::<L::Key>())
-                    + size_of::<Inner<L>>()
-                    + SHARED_HEADER_BYTES,
-                nodes: inner.nodes + 1,
-            },
-        }
-    }
-
-    fn is_full(&self) -> bool {
-        match self {
-            Node::Leaf(leaf) => leaf.fill_bytes() > LEAF_FILL_BYTES_MAX && leaf.len() > 1,
-            Node::Inner(inner) => inner.children.len() > CHILDREN_MAX,
-        }
-    }
-
-    fn split_if_full(&mut self, bias: Bias) -> Option<(L::Key, Self)> {
-        if !self.is_full() {
-            return None;
-        }
-        match self {
-            Node::Leaf(leaf) => {
-                let (key, right) = Arc::make_mut(leaf).split(bias)?;
-                Some((key, Node::Leaf(Arc::new(right))))
-            }
-            Node::Inner(inner) => {
-                let (key, right) = Arc::make_mut(inner).split(bias);
-                Some((key, Node::Inner(Arc::new(right))))
-            }
-        }
-    }
-
-    fn is_sparse(&self) -> bool {
-        match self {
-            Node::Leaf(leaf) => leaf.fill_bytes() < LEAF_FILL_BYTES_MIN,
-            Node::Inner(inner) => inner.children.len() < CHILDREN_MIN,
-        }
-    }
-
-    fn fits_with(&self, right: &Self) -> bool {
-        match (self, right) {
-            (Node::Leaf(a), Node::Leaf(b)) => a.fill_bytes() + b.fill_bytes() <= LEAF_MERGE_BYTES_MAX,
-            (Node::Inner(a), Node::Inner(b)) => a.children.len() + b.children.len() <= CHILDREN_MERGE_MAX,
-            _ => false,
-        }
-    }
-
-    fn absorb(&mut self, key: L::Key, right: Self) {
-        match (self, right) {
-            (Node::Leaf(a), Node::Leaf(b)) => Arc::make_mut(a).append(&b),
-            (Node::Inner(a), Node::Inner(b)) => Arc::make_mut(a).append(key, Arc::unwrap_or_clone(b)),
-            _ => unreachable!("tree: all leaves are equally deep"),
-        }
-    }
-}
-
-impl<L: Leaf> Inner<L> {
-    fn from_children(keys: Vec<L::Key>, children: Vec<Node<L>>) -> Self {
-        let mut inner = Inner { entries: 0, bytes: 0, nodes: 0, keys, counts: Vec::new(), children };
-        inner.counts = inner.children.iter().map(Node::entries).collect();
-        for i in 0..inner.children.len() {
-            inner.add(inner.children[i].totals());
-        }
-        inner
-    }
-
-    fn add(&mut self, totals: Totals) {
-        self.entries += totals.entries;
-        self.bytes += totals.bytes;
-        self.nodes += totals.nodes;
-    }
-
-    fn subtract(&mut self, totals: Totals) {
-        self.entries -= totals.entries;
-        self.bytes -= totals.bytes;
-        self.nodes -= totals.nodes;
-    }
-
-    /// Takes in that child `index`, which had the totals `before`, has changed.
-    fn child_changed(&mut self, index: usize, before: Totals) {
-        self.subtract(before);
-        let after = self.children[index].totals();
-        self.add(after);
-        self.counts[index] = after.entries;
-    }
-
-    fn insert_child(&mut self, index: usize, key: L::Key, child: Node<L>) {
-        let totals = child.totals();
-        self.keys.insert(index - 1, key);
-        self.counts.insert(index, totals.entries);
-        self.children.insert(index, child);
-        self.add(totals);
-    }
-
-    /// Takes child `index` out with the separator on its left, or, for the first child, on its right.
-    fn remove_child(&mut self, index: usize) -> (Option<L::Key>, Node<L>) {
-        let child = self.children.remove(index);
-        self.counts.remove(index);
-        let key_at = index.saturating_sub(1);
-        let key = (key_at < self.keys.len()).then(|| self.keys.remove(key_at));
-        self.subtract(child.totals());
-        (key, child)
-    }
-
-    fn split(&mut self, bias: Bias) -> (L::Key, Self) {
-        let at = bias.left_share(self.children.len()).clamp(1, self.children.len() - 1);
-        let right_children = self.children.split_off(at);
-        let right_keys = self.keys.split_off(at);
-        let Some(key) = self.keys.pop() else { unreachable!("tree: a key between any two children") };
-        let right = Inner::from_children(right_keys, right_children);
-        self.counts.truncate(at);
-        self.subtract(Totals { entries: right.entries, bytes: right.bytes, nodes: right.nodes });
-        (key, right)
-    }
-
-    fn append(&mut self, key: L::Key, right: Self) {
-        self.add(Totals { entries: right.entries, bytes: right.bytes, nodes: right.nodes });
-        self.keys.push(key);
-        self.keys.extend(right.keys);
-        self.counts.extend(right.counts);
-        self.children.extend(right.children);
-    }
-
-    /// Restores the bounds of child `index` after a change: splits it, drops it or merges it with a neighbour.
-    fn repair(&mut self, index: usize, bias: Bias) {
-        let (mut at, mut end) = (index, index + 1);
-        while at < end {
-            let before = self.children[at].is_full().then(|| self.children[at].totals());
-            match before.and_then(|before| Some((before, self.children[at].split_if_full(bias)?))) {
-                Some((before, (key, right))) => {
-                    self.child_changed(at, before);
-                    self.insert_child(at + 1, key, right);
-                    end += 1;
-                }
-                None => at += 1,
-            }
-        }
-        if end == index + 1 {
-            self.repair_sparse(index);
-        }
-    }
-
-    fn repair_sparse(&mut self, index: usize) {
-        if self.children.len() < 2 || index >= self.children.len() || !self.children[index].is_sparse() {
-            return;
-        }
-        if self.counts[index] == 0 {
-            self.remove_child(index);
-        } else if index + 1 < self.children.len() && self.children[index].fits_with(&self.children[index + 1])
-        {
-            self.merge(index);
-        } else if index > 0 && self.children[index - 1].fits_with(&self.children[index]) {
-            self.merge(index - 1);
-        }
-    }
-
-    fn merge(&mut self, left: usize) {
-        let before = self.children[left].totals();
-        if let (Some(key), right) = self.remove_child(left + 1) {
-            self.children[left].absorb(key, right);
-            self.child_changed(left, before);
-        }
-    }
 }
 
 /// A counted, copy-on-write B+tree.
@@ -530,27 +270,6 @@ fn remove_below<L: Leaf>(node: &mut Node<L>, range: Range<usize>) {
     }
 }
 
-/// The leaves of a tree, in order.
-pub struct Leaves<'a, L: Leaf> {
-    tree: &'a Tree<L>,
-    rank: usize,
-    done: bool,
-}
-
-impl<'a, L: Leaf> Iterator for Leaves<'a, L> {
-    type Item = (usize, &'a L);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.done {
-            return None;
-        }
-        let (leaf, start) = self.tree.find(&mut ByRank::existing(self.rank));
-        self.rank = start + leaf.len();
-        self.done = self.rank >= self.tree.len();
-        Some((start, leaf))
-    }
-}
-
 /// Builds a tree from leaves that come in order, without descending for each.
 pub struct TreeBuilder<L: Leaf> {
     keys: Vec<L::Key>,
@@ -592,74 +311,6 @@ impl<L: Leaf> TreeBuilder<L> {
             (keys, level) = (upper_keys, upper);
         }
         level.pop().map_or_else(Tree::default, |root| Tree { root })
-    }
-}
-
-/// A place in a clone of a tree: holds the clone, and the leaf it stands in.
-pub struct Cursor<L: Leaf> {
-    tree: Tree<L>,
-    leaf: Option<Arc<L>>,
-    leaf_start: usize,
-}
-
-impl<L: Leaf> Cursor<L> {
-    /// A cursor over what `tree` is now.
-    pub fn new(tree: &Tree<L>) -> Self {
-        Cursor { tree: tree.clone(), leaf: None, leaf_start: 0 }
-    }
-
-    /// Number of entries of the clone.
-    pub fn len(&self) -> usize {
-        self.tree.len()
-    }
-
-    /// The leaf that holds the entry of rank `rank`, and the entry's index in it. O(1) while within one leaf.
-    pub fn at(&mut self, rank: usize) -> Option<(&L, usize)> {
-        let here = self
-            .leaf
-            .as_ref()
-            .is_some_and(|leaf| rank >= self.leaf_start && rank - self.leaf_start < leaf.len());
-        if !here {
-            if rank >= self.tree.len() {
-                return None;
-            }
-            let (mut node, mut seek) = (&self.tree.root, ByRank::existing(rank));
-            while let Node::Inner(inner) = node {
-                node = &inner.children[seek.child(inner)];
-            }
-            if let Node::Leaf(leaf) = node {
-                self.leaf = Some(Arc::clone(leaf));
-                self.leaf_start = rank - seek.rest;
-            }
-        }
-        self.leaf.as_deref().map(|leaf| (leaf, rank - self.leaf_start))
-    }
-}
-
-/// Steps through ranks in one direction: the part that all owned iterators share.
-#[derive(Clone, Copy)]
-pub(crate) struct Walk {
-    next: Option<usize>,
-    reverse: bool,
-}
-
-impl Walk {
-    /// From `start` on. Backwards, a start past the end means the last entry.
-    pub(crate) fn new(start: usize, reverse: bool, len: usize) -> Self {
-        let next = if reverse { len.checked_sub(1).map(|last| start.min(last)) } else { Some(start) };
-        Walk { next, reverse }
-    }
-
-    /// The rank of the next entry; the caller finds out whether there is one.
-    pub(crate) fn step(&mut self) -> Option<usize> {
-        let rank = self.next?;
-        self.next = if self.reverse { rank.checked_sub(1) } else { rank.checked_add(1) };
-        Some(rank)
-    }
-
-    /// The rank that [`Walk::step`] will return.
-    pub(crate) fn peek(&self) -> Option<usize> {
-        self.next
     }
 }
 

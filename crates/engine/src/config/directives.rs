@@ -188,11 +188,6 @@ impl Directive {
     const fn protected(self) -> Directive {
         self.with(Flags::PROTECTED)
     }
-
-    /// Whether `CONFIG SET` may change it (protected or not).
-    pub const fn is_mutable(&self) -> bool {
-        !self.flags.contains(Flags::IMMUTABLE)
-    }
 }
 
 const fn yes(name: &'static str) -> Directive {
