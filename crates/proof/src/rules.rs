@@ -75,7 +75,7 @@ pub fn rule_of(args: &[Vec<u8>]) -> Rule {
 }
 
 /// Whether the replies agree under a rule that needs nothing but the two of them.
-/// Rules that ask the servers again (`ScanAll`, `RandomMembers`, `Pop`, `Encoding`) are `pair`'s.
+/// Rules that ask the servers again (`ScanAll`, `RandomMembers`, `Pop`, `Encoding`) are `duo`'s.
 pub fn agree(args: &[Vec<u8>], rule: Rule, oracle: &Value, halcyon: &Value) -> bool {
     if oracle == halcyon {
         return true;

@@ -34,5 +34,6 @@ pub use packed::{Bytes, canonical_integer};
 pub use reaper::Reaper;
 pub use rope::{Chunk, Chunks, LongString};
 pub use set::{Set, SetIter};
+pub use table::TABLE_BYTES_PER_KEY;
 pub use value::{Kind, Typed, Value};
 pub use zset::{LexBound, ZInsert, ZIter, ZSet};

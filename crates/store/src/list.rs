@@ -114,43 +114,6 @@ impl List {
         }
     }
 
-    /// Removes the element at `index`; false if there is none.
-    pub fn remove(&mut self, index: usize) -> bool {
-        if index >= self.len() {
-            return false;
-        }
-        self.remove_range(index, index + 1);
-        true
-    }
-
-    /// Removes elements equal to `element` and returns how many: the first `count`, the last `-count`, or all if
-    /// `count` is 0.
-    pub fn remove_matching(&mut self, element: &[u8], count: i64) -> usize {
-        let limit =
-            if count == 0 { usize::MAX } else { usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX) };
-        let mut found: Vec<usize> = self.positions(element, count < 0).take(limit).collect();
-        if count >= 0 {
-            found.reverse();
-        }
-        for run in found.chunk_by(|a, b| *a == b + 1) {
-            self.remove_range(run[run.len() - 1], run[0] + 1);
-        }
-        found.len()
-    }
-
-    /// Keeps the elements from `start` to `end`, inclusive; none if `start` is past `end` or the list's end.
-    pub fn trim(&mut self, start: usize, end: usize) {
-        let len = self.len();
-        if start > end || start >= len {
-            self.remove_range(0, len);
-            return;
-        }
-        if end < len - 1 {
-            self.remove_range(end + 1, len);
-        }
-        self.remove_range(0, start);
-    }
-
     /// Removes the elements from `start` up to but not including `end`.
     pub fn remove_range(&mut self, start: usize, end: usize) {
         if start >= end {
@@ -165,12 +128,6 @@ impl List {
         }
         self.tree.remove_range(start..end);
         self.shrunk(end - start);
-    }
-
-    /// The indexes of the elements equal to `element`, ascending, or descending with `reverse`.
-    pub fn positions<'a>(&'a self, element: &'a [u8], reverse: bool) -> Positions<'a> {
-        let len = self.len();
-        Positions { list: self, element, leaf: None, walk: Walk::new(0, false, len), len, reverse }
     }
 
     /// Steps through what the list is now, from index `start` on or, with `reverse`, from there towards the front
@@ -287,41 +244,6 @@ fn listpack_entry_bytes(element: &[u8]) -> usize {
         _ => 5,
     };
     encoded + length_of_length
-}
-
-/// The indexes of equal elements in a list.
-pub struct Positions<'a> {
-    list: &'a List,
-    element: &'a [u8],
-    leaf: Option<(usize, &'a SequenceLeaf<1>)>,
-    walk: Walk,
-    len: usize,
-    reverse: bool,
-}
-
-impl Iterator for Positions<'_> {
-    type Item = usize;
-
-    fn next(&mut self) -> Option<usize> {
-        loop {
-            let step = self.walk.step()?;
-            if step >= self.len {
-                return None;
-            }
-            let index = if self.reverse { self.len - 1 - step } else { step };
-            let (start, leaf) = match self.leaf {
-                Some((start, leaf)) if index >= start && index - start < leaf.items.len() => (start, leaf),
-                _ => {
-                    let (leaf, start) = self.list.tree.find(&mut ByRank::existing(index));
-                    self.leaf = Some((start, leaf));
-                    (start, leaf)
-                }
-            };
-            if leaf.items.get(index - start) == self.element {
-                return Some(index);
-            }
-        }
-    }
 }
 
 /// Steps through a clone of a list, which it owns.

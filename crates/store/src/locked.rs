@@ -13,7 +13,7 @@ use parking_lot::MutexGuard;
 use crate::encoding::Encoding;
 use crate::entry::{Entry, Form, INLINE_BYTES_MAX, OwnedEntry, OwnedValue, Payload};
 use crate::keyspace::{Database, Keyspace, Position, StripeState};
-use crate::table;
+use crate::table::{self, TABLE_BYTES_PER_KEY};
 use crate::value::{Kind, Value};
 use crate::{LongString, keyspace::STRIPES};
 
@@ -118,8 +118,7 @@ impl<'a> View<'a> {
             ValueRef::Inline(_) => 0,
             ValueRef::Object(value) => value.memory_bytes(),
         };
-        // A table word at its usual load.
-        self.entry.footprint_bytes() + 9 + object
+        self.entry.footprint_bytes() + TABLE_BYTES_PER_KEY + object
     }
 
     /// A copy that outlives the lock; O(1) but for an inline string.

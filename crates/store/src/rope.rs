@@ -77,18 +77,6 @@ impl LongString {
         self.read(0..self.len)
     }
 
-    /// The byte at `index`.
-    pub fn get_byte(&self, index: usize) -> Option<u8> {
-        (index < self.len).then(|| self.chunk_tail(index)[0])
-    }
-
-    /// Sets the byte at `index`, filling a gap with zeros; returns the byte that was there.
-    pub fn set_byte(&mut self, index: usize, byte: u8) -> u8 {
-        let before = self.get_byte(index).unwrap_or(0);
-        self.write_at(index, &[byte]);
-        before
-    }
-
     /// Writes `bytes` from `offset` on; a gap before `offset` is filled with zeros. Empty `bytes` change nothing.
     pub fn write_at(&mut self, offset: usize, bytes: &[u8]) {
         if bytes.is_empty() {
@@ -128,29 +116,6 @@ impl LongString {
         }
         for part in rest.chunks(CHUNK_BYTES) {
             self.push_chunk(Chunk(Arc::new(part.to_vec())));
-        }
-    }
-
-    /// Cuts the string to `len` bytes; without effect if it is not longer.
-    pub fn truncate(&mut self, len: usize) {
-        if len >= self.len {
-            return;
-        }
-        let chunk_count = len.div_ceil(CHUNK_BYTES);
-        let groups = Arc::make_mut(&mut self.groups);
-        groups.truncate(chunk_count.div_ceil(GROUP_CHUNKS));
-        self.len = len;
-        let Some(group) = groups.last_mut() else { return };
-        let group_chunks = chunk_count - (chunk_count - 1) / GROUP_CHUNKS * GROUP_CHUNKS;
-        let chunk_len = len - (chunk_count - 1) * CHUNK_BYTES;
-        if group.len() > group_chunks || group.last().is_some_and(|chunk| chunk.0.len() > chunk_len) {
-            let group = Arc::make_mut(group);
-            group.truncate(group_chunks);
-            if let Some(chunk) = group.last_mut() {
-                let chunk = Arc::make_mut(&mut chunk.0);
-                chunk.truncate(chunk_len);
-                chunk.shrink_to_fit();
-            }
         }
     }
 

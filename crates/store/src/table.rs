@@ -42,6 +42,9 @@ const TOP_SHIFT: u32 = 48;
 const ADDRESS_MASK: usize = (1 << TOP_SHIFT) - 1;
 const TAG_BITS: u32 = 16;
 
+/// Bytes that a key takes in its table: a word, at the usual load.
+pub const TABLE_BYTES_PER_KEY: usize = 9;
+
 /// A leaf is split when it would hold more.
 pub const LEAF_ENTRIES_MAX: usize = capacity(MINIS_MAX * MINI_BUCKETS);
 /// Two sibling leaves that hold fewer together are joined.

@@ -3,6 +3,8 @@
 use std::fmt::Write;
 use std::sync::atomic::Ordering::Relaxed;
 
+use store::TABLE_BYTES_PER_KEY;
+
 use crate::args::{Args, int, is};
 use crate::clients::Client;
 use crate::ctx::Ctx;
@@ -27,8 +29,6 @@ const HELP: &[&str] = &[
     "    Print this text.",
 ];
 
-/// Bytes that a key takes in its database's table, at the load that splitting keeps.
-const TABLE_BYTES_PER_KEY: usize = 9;
 /// Bytes that a time to live takes in the index of its stripe.
 const INDEX_BYTES_PER_EXPIRY: usize = 24;
 
