@@ -1,4 +1,4 @@
-"""Helpers for figures about connections."""
+"""What figures about connections share."""
 
 import contextlib
 import os

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use base::num::parse_f64;
 use resp::Proto;
 use store::{Expiry, Instant, ValueRef};
 
@@ -17,6 +18,9 @@ const NOT_ALLOWED: Fault = Fault::Text(
     "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it from a local \
      connection, otherwise you need to set this option in the configuration file, and then restart the server.",
 );
+
+/// Bytes that are looked at to read a number.
+const NUMBER_BYTES_MAX: usize = 64;
 
 const HELP: &[&str] = &[
     "DEBUG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
@@ -80,11 +84,10 @@ fn error(_: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply<'_>) -> CmdResult {
     Err(Fault::Quoting(args[2].iter().map(one_line).collect()))
 }
 
-/// The number that text begins with, as C's `strtod` reads it; 0 for none.
+/// The decimal number that text begins with, as C's `strtod` reads it; 0 for none.
 fn leading_number(text: &[u8]) -> f64 {
-    let text = String::from_utf8_lossy(text);
-    let ends = text.char_indices().map(|(at, _)| at).chain([text.len()]);
-    ends.collect::<Vec<_>>().into_iter().rev().find_map(|end| text[..end].parse().ok()).unwrap_or(0.0)
+    let numeric = text.iter().take(NUMBER_BYTES_MAX).take_while(|byte| b"+-.0123456789eE".contains(byte));
+    (1..=numeric.count()).rev().find_map(|end| parse_f64(&text[..end])).unwrap_or(0.0)
 }
 
 fn sleep(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply<'_>) -> CmdResult {

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::{Mutex, RwLock};
 
 use base::glob;
+use base::num::{parse_f64, parse_u64};
 use directives::{DIRECTIVES, Directive, Flags, index_of};
 pub use hot::Hot;
 pub use parse::{ConfigError, Notice};
@@ -197,8 +198,8 @@ impl Config {
     pub fn output_buffer_limits(&self) -> OutputBufferLimits {
         let words = self.list("client-output-buffer-limit");
         let number = |at: usize| {
-            let text = words.get(at).and_then(|word| std::str::from_utf8(word).ok());
-            text.and_then(|text| text.parse().ok()).expect("stored buffer limits are canonical numbers")
+            let number = words.get(at).and_then(|word| parse_u64(word));
+            number.expect("stored buffer limits are canonical numbers")
         };
         let limit = |at: usize| OutputBufferLimit {
             hard_bytes: number(at + 1),
@@ -211,7 +212,7 @@ impl Config {
     /// `latency-tracking-info-percentiles`, in numbers.
     pub fn latency_percentiles(&self) -> Vec<f64> {
         let words = self.list("latency-tracking-info-percentiles");
-        words.iter().filter_map(|word| std::str::from_utf8(word).ok()?.parse().ok()).collect()
+        words.iter().filter_map(|word| parse_f64(word)).collect()
     }
 
     /// Installs what is to happen when `CONFIG SET` changes values.

@@ -6,6 +6,8 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
+use base::num::parse_u64;
+
 use super::Config;
 use super::directives::{DIRECTIVES, Directive, Flags, Kind, ListRule, index_of};
 use super::parse::load_text;
@@ -130,8 +132,7 @@ fn output_buffer_words(quad: &[Vec<u8>], class: &[u8]) -> Vec<Vec<u8>> {
     let class: &[u8] = if class == b"slave" { b"replica" } else { class };
     let mut words = vec![class.to_vec()];
     for (at, word) in quad.iter().enumerate().skip(1) {
-        let number = std::str::from_utf8(word).ok().and_then(|text| text.parse::<u64>().ok());
-        words.push(match number {
+        words.push(match parse_u64(word) {
             Some(bytes) if at < 3 => memory_text(bytes).into_bytes(),
             _ => word.clone(),
         });

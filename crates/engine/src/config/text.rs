@@ -2,6 +2,8 @@
 
 use std::io;
 
+use base::num::parse_i64;
+
 /// Cuts a line into words at blanks. `"..."` knows `\n \r \t \b \a \xHH` and `\` before anything else; `'...'`
 /// knows `\'` only. A closing quote must end its word. `None`: the quotes are unbalanced.
 pub fn split_words(line: &[u8]) -> Option<Vec<Vec<u8>>> {
@@ -111,13 +113,6 @@ pub fn quoted(word: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A decimal i64 without blanks, plus sign or leading zeros.
-pub fn strict_integer(word: &[u8]) -> Option<i64> {
-    let text = std::str::from_utf8(word).ok()?;
-    let number: i64 = text.parse().ok()?;
-    (number.to_string() == text).then_some(number)
-}
-
 /// A number as C's `strtoll` takes it when nothing may follow: blanks and a sign may lead, no digit means 0, what
 /// is too large becomes the largest.
 pub fn lenient_integer(word: &[u8], radix: u32) -> Option<i64> {
@@ -175,7 +170,7 @@ pub fn memory_text(bytes: u64) -> String {
 
 /// `N%` with N >= 0.
 pub fn percentage(word: &[u8]) -> Option<i64> {
-    strict_integer(word.strip_suffix(b"%")?).filter(|percent| *percent >= 0)
+    parse_i64(word.strip_suffix(b"%")?).filter(|percent| *percent >= 0)
 }
 
 /// A percentile in canonical form: six decimals, trailing zeros cut. The error is Redis's text.
@@ -274,7 +269,7 @@ mod tests {
             ("99999999999999999999", None, Some(i64::MAX)),
             ("-99999999999999999999", None, Some(i64::MIN)),
         ] {
-            assert_eq!(strict_integer(word.as_bytes()), strict, "{word}");
+            assert_eq!(parse_i64(word.as_bytes()), strict, "{word}");
             assert_eq!(lenient_integer(word.as_bytes(), 10), lenient, "{word}");
         }
     }

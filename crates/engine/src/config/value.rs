@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
+use base::num::parse_i64;
+
 use super::directives::{Directive, Flags, Kind, ListRule, SHUTDOWN_WORDS, TextRule};
-use super::text::{
-    lenient_integer, memory_bytes, os_error_text, percentage, percentile_text, strict_integer,
-};
+use super::text::{lenient_integer, memory_bytes, os_error_text, percentage, percentile_text};
 
 /// What a directive is set to, in canonical form: equal values print equally.
 #[derive(Debug, Clone, PartialEq)]
@@ -58,7 +58,7 @@ impl Value {
                 _ => Err("argument must be 'yes' or 'no'".into()),
             },
             Kind::Int { min, max, .. } => {
-                let number = strict_integer(word).ok_or("argument couldn't be parsed into an integer")?;
+                let number = parse_i64(word).ok_or("argument couldn't be parsed into an integer")?;
                 within(number.into(), min.into(), max.into())
             }
             Kind::Octal { max, .. } => {
