@@ -137,6 +137,23 @@ impl Database {
         self.counts.iter().fold(0, |sum, counts| sum.wrapping_add(field(counts).load(Relaxed)))
     }
 
+    /// The slot of the `nth` key, counted from one slot to the next. Looks at one shard's slots only.
+    fn slot_of_nth(&self, mut nth: usize) -> Option<usize> {
+        let mut is_among = |keys: usize| {
+            let found = nth < keys;
+            if !found {
+                nth -= keys;
+            }
+            found
+        };
+        let shard =
+            self.counts.iter().position(|counts| is_among(counts.keys.load(Relaxed).max(0) as usize))?;
+        (shard..STRIPES)
+            .step_by(COUNT_SHARDS)
+            .flat_map(|stripe| stripe * STRIPE_SLOTS..(stripe + 1) * STRIPE_SLOTS)
+            .find(|slot| is_among(self.slot_keys[*slot].load(Relaxed) as usize))
+    }
+
     pub(crate) fn keys(&self) -> usize {
         self.total(|counts| &counts.keys).max(0) as usize
     }
@@ -405,18 +422,11 @@ impl Keyspace {
         let (_, database) = self.built(db)?;
         // A slot may be emptied between the weighing and the lock: a few tries, then any key.
         for _ in 0..16 {
-            let total: usize = database.slot_keys.iter().map(|keys| keys.load(Relaxed) as usize).sum();
+            let total = database.keys();
             if total == 0 {
                 return None;
             }
-            let mut left = rng.usize(..total);
-            let slot = database.slot_keys.iter().position(|keys| {
-                let keys = keys.load(Relaxed) as usize;
-                let here = left < keys;
-                left = left.saturating_sub(keys);
-                here
-            });
-            let Some(slot) = slot else { continue };
+            let Some(slot) = database.slot_of_nth(rng.usize(..total)) else { continue };
             let _guard = self.stripes[slot / STRIPE_SLOTS].state.lock();
             if let Some(entry) = table::random(&database.roots[slot], rng) {
                 // SAFETY: the stripe is locked; the key is copied at once.

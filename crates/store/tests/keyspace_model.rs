@@ -430,3 +430,23 @@ fn a_database_that_nobody_used_costs_nothing() {
         assert!(used_bytes() <= before_bytes, "expiry built the other databases");
     });
 }
+
+#[test]
+fn every_key_is_drawn_about_as_often() {
+    let _turn = TURN.lock();
+    let space = Keyspace::new(1, Placement::Hash, BIRTH_MS);
+    let at = Instant { now_ms: BIRTH_MS, touch: None };
+    for number in 0..200 {
+        let key = format!("key:{number}").into_bytes();
+        let position = space.position(&key);
+        space.lock(position).put_string(0, position, &key, b"", Form::Plain, Expiry::Clear, at);
+    }
+    let (mut rng, mut drawn) = (Rng::with_seed(1), HashMap::new());
+    for _ in 0..20_000 {
+        let key = space.random_key(0, &mut rng).expect("a key");
+        *drawn.entry(key).or_insert(0) += 1;
+    }
+    assert_eq!(drawn.len(), 200);
+    // 100 times each, and 10 more or less by chance.
+    assert!(drawn.values().all(|times| (30..300).contains(times)), "{drawn:?}");
+}

@@ -121,10 +121,19 @@ pub(crate) fn randomkey(ctx: &mut Ctx<'_>, _args: Args<'_>, reply: &mut Reply<'_
         }
     }
     // Nearly all keys have expired: any live one is as good as another.
-    match first_live_key(server, db, now_ms) {
+    let answer = |key: Option<Vec<u8>>, reply: &mut Reply<'_>| match key {
         Some(key) => reply.bulk(&key),
         None => reply.null(),
+    };
+    if server.keyspace.len(db) <= BIG_INPUT_ELEMENTS {
+        answer(first_live_key(server, db, now_ms), reply);
+        return Ok(());
     }
+    ctx.defer(move |lane: &mut Lane<'_>| {
+        let key = first_live_key(lane.server(), db, now_ms);
+        answer(key, &mut lane.reply());
+        Ok(())
+    });
     Ok(())
 }
 
