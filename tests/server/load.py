@@ -65,6 +65,24 @@ def large_values_unread():
 
 
 @check
+def long_values_named_often():
+    """A 1 MB hash value named 100 times, a 15 kB string 7,000 times, unread: bounded memory, then every value"""
+    for value, commands in [
+        (b"h" * 1_000_000, lambda value: (("HSET", "k", "f", value), ("HMGET", "k", *["f"] * 100))),
+        (b"s" * 15_000, lambda value: (("SET", "k", value), ("MGET", *["k"] * 7_000))),
+    ]:
+        store, load = commands(value)
+        with Server() as server, server.connect() as client:
+            client.call(*store)
+            growth_bytes, sender = growth_while_unread(server, lambda load=load: client.send(encode(*load)))
+            assert growth_bytes < 20 << 20, f"{load[0]}: grew by {growth_bytes} bytes"
+            count = int(client.line()[1:])
+            for _ in range(count):
+                assert client.reply() == value, f"a value of {load[0]}"
+            sender.join()
+
+
+@check
 def huge_reply_unread():
     """A 50 MB list in one reply, unread: bounded memory, and the list as it was when asked for"""
     count = 50_000

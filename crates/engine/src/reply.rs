@@ -1,6 +1,6 @@
 //! Writing replies: one set of verbs for RESP2 and RESP3.
 
-use base::limits::{SHARE_BYTES_MIN, STREAM_PIECE_BYTES};
+use base::limits::{OUTPUT_HIGH_WATER_BYTES, SHARE_BYTES_MIN, STREAM_PIECE_BYTES};
 use resp::{Encoder, Proto};
 
 use crate::output::{Output, Stream};
@@ -116,7 +116,8 @@ impl<'a> Reply<'a> {
         match value {
             Str::Inline(bytes) => self.bulk(bytes),
             Str::Long(long) => {
-                if long.len() < SHARE_BYTES_MIN {
+                // In a reply over the high-water mark, memory is dearer than a system call's slices.
+                if long.len() < SHARE_BYTES_MIN && self.out.pending_bytes() <= OUTPUT_HIGH_WATER_BYTES {
                     self.bulk(&long.to_vec());
                     return;
                 }

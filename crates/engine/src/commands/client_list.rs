@@ -58,7 +58,16 @@ pub(crate) fn list(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
         None => None,
         Some(option) if is(option, "TYPE") && args.len() == 4 => Some(ClientType::parse(&args[3])?),
         Some(option) if is(option, "ID") && args.len() > 3 => {
-            let lines = lines_of(server, &by_ids(server, args.from(3))?, now_ms);
+            let found = by_ids(server, args.from(3))?;
+            if found.len() as u64 > LISTED_ON_WORKER_MAX {
+                ctx.defer(move |lane| {
+                    let lines = lines_of(lane.server(), &found, now_ms);
+                    lane.reply().verbatim("txt", lines.as_bytes());
+                    Ok(())
+                });
+                return Ok(());
+            }
+            let lines = lines_of(server, &found, now_ms);
             reply.verbatim("txt", lines.as_bytes());
             return Ok(());
         }

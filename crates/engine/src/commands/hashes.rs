@@ -3,6 +3,7 @@
 //! Specified by Redis's `t_hash.c`. Replies that hold a whole hash are made from an O(1) clone.
 
 use base::float80::LongDouble;
+use base::limits::STREAM_PIECE_BYTES;
 use base::num::{I64_TEXT_BYTES_MAX, format_i64, parse_i64};
 use resp::{Encoder, Proto};
 use store::{Hash, Thresholds};
@@ -71,8 +72,24 @@ pub fn hmget(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdRes
     let hash = ctx.read::<Hash>(&args[1])?;
     let fields = args.from(2);
     reply.array(fields.len());
-    let mut out = reply.encoder();
-    fields.iter().for_each(|field| out.bulk_or_null(hash.and_then(|hash| hash.get(field))));
+    let full_bytes = reply.output().pending_bytes() + STREAM_PIECE_BYTES;
+    for (index, field) in fields.iter().enumerate() {
+        if let Some(hash) = hash
+            && reply.output().pending_bytes() > full_bytes
+        {
+            // A short request may name one long value many times.
+            let hash = hash.clone();
+            let mut rest = fields.from(index).iter().map(Box::from).collect::<Vec<Box<[u8]>>>().into_iter();
+            reply.stream(move |out: &mut Encoder<'_>| {
+                if let Some(field) = rest.next() {
+                    out.bulk_or_null(hash.get(&field));
+                }
+                rest.len() > 0
+            });
+            return Ok(());
+        }
+        reply.encoder().bulk_or_null(hash.and_then(|hash| hash.get(field)));
+    }
     Ok(())
 }
 
