@@ -102,6 +102,55 @@ def garbage():
 
 
 @check
+def malformed_behind_a_long_job():
+    """What is not RESP, behind a command that the long lane has: both are answered in order, others are served"""
+    with Server(threads=1) as server, server.connect() as other:
+        for start in range(0, 20_000, 1_000):
+            pairs = [word for number in range(start, start + 1_000) for word in (f"key:{number}", number)]
+            expect(other.call("MSET", *pairs), "OK")
+        for _ in range(3):
+            with server.connect() as client:
+                client.send(encode("KEYS", "key:1234") + b"*x\r\n")
+                expect(client.reply(), [b"key:1234"])
+                expect(client.reply(), "ERR Protocol error: invalid multibulk length")
+                assert client.at_end(), "the connection stays open"
+            for _ in range(3):
+                expect(other.call("PING"), "PONG")
+
+
+@check
+def pipelined_after_auth():
+    """Commands in one packet with their AUTH are held to the limits of a client that has authenticated"""
+    with Server("--requirepass", "secret") as server, server.connect() as client:
+        many = encode("MSET", *range(40))
+        client.send(encode("AUTH", "secret") + encode("SET", "k", b"x" * 20_000) + many)
+        expect([client.reply() for _ in range(3)], ["OK"] * 3)
+        with server.connect() as stranger:
+            stranger.send(encode("AUTH", "wrong") + many)
+            stranger.reply()
+            expect(stranger.reply(), "ERR Protocol error: unauthenticated multibulk length")
+            assert stranger.at_end(), "the connection stays open"
+
+
+@check
+def gone_during_a_pause():
+    """Clients that give up during CLIENT PAUSE, however long it is, are closed, and their commands do not run"""
+    with Server() as server, server.connect() as other:
+        expect(other.call("CLIENT", "PAUSE", 9_000_000_000_000_000_000), "OK")
+        leavers = [server.connect() for _ in range(20)]
+        for leaver in leavers:
+            leaver.send(encode("INCR", "runs"))
+        with server.connect() as patient:
+            patient.send(encode("GET", "runs"))
+            wait_until(lambda: other.call("CLIENT", "LIST").count(b" cmd=NULL ") == 21, "their connections")
+            for leaver in leavers:
+                leaver.socket.close()
+            wait_until(lambda: other.call("CLIENT", "LIST").count(b"\n") == 2, "their end")
+            expect(other.call("CLIENT", "UNPAUSE"), "OK")
+            expect(patient.reply(), None)
+
+
+@check
 def announced_only():
     """What a client merely announces is not allocated"""
     with Server() as server, server.connect() as other:
@@ -110,6 +159,10 @@ def announced_only():
         clients = [server.connect() for _ in range(50)]
         for client in clients:
             client.send(b"*1000000\r\n$500000000\r\nx")
+        expect(other.call("PING"), "PONG")
+        # Another read of each, now that the length is known.
+        for client in clients:
+            client.send(b"x")
         expect(other.call("PING"), "PONG")
         time.sleep(0.2)
         growth_bytes = server.resident_bytes() - before

@@ -33,6 +33,9 @@ pub const READ_BUFFER_BYTES: usize = 64 * KIB;
 /// Most commands one connection runs before the others of its worker have their turn.
 pub const TURN_COMMANDS_MAX: usize = 1024;
 
+/// Time after which a connection leaves the rest of its commands for its next turn, in microseconds.
+pub const TURN_US: u64 = 1_000;
+
 /// Commands that are decoded, hashed and prefetched together before the first of them runs.
 pub const BATCH_COMMANDS: usize = 16;
 

@@ -26,6 +26,8 @@ pub enum Stop {
     Done,
     /// The output is full, or a reply is still being made: go on when it has drained.
     Output,
+    /// The turn is over: go on in the connection's next.
+    Turn,
     /// The long lane has the command that just ran: go on when its reply is there.
     Deferred,
     /// CLIENT PAUSE holds the next command back.
@@ -104,6 +106,8 @@ pub fn run_batch(
             progress.stop = Stop::Deferred;
         } else if out.is_streaming() || out.pending_bytes() > OUTPUT_HIGH_WATER_BYTES {
             progress.stop = Stop::Output;
+        } else if worker.now.mono_us >= worker.turn_ends_us {
+            progress.stop = Stop::Turn;
         }
         if progress.stop != Stop::Done {
             break;

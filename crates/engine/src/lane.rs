@@ -9,7 +9,7 @@ use crate::fault::CmdResult;
 use crate::output::Output;
 use crate::reply::Reply;
 use crate::server::Server;
-use crate::session::Session;
+use crate::session::{ReplyMode, Session};
 use crate::table::CommandId;
 use crate::worker::Worker;
 
@@ -94,7 +94,9 @@ pub fn run(server: &Server, worker: &mut Worker, deferred: Deferred) -> Output {
         lane.worker.stats.errors.add(1);
         lane.reply().encoder().error_bytes(fault.bytes());
     }
-    let out = lane.out;
+    // CLIENT REPLY OFF or SKIP was in force when the command ran.
+    let is_swallowed = lane.session.reply_mode != ReplyMode::On;
+    let out = if is_swallowed { Output::new() } else { lane.out };
     if let Some(call) = call {
         let now = server.clock.now();
         let elapsed_us = now.mono_us - started.mono_us;

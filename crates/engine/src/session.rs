@@ -63,6 +63,6 @@ impl Session {
 
     /// What a job on the long lane sees of its connection.
     pub fn for_lane(&self) -> Session {
-        Session { reply_mode: ReplyMode::On, close_after_reply: false, client: self.client.clone(), ..*self }
+        Session { close_after_reply: false, client: self.client.clone(), ..*self }
     }
 }

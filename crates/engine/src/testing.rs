@@ -186,6 +186,8 @@ fn show(value: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
+    use crate::dispatch::Stop;
+
     use super::*;
 
     #[test]
@@ -195,5 +197,28 @@ mod tests {
         harness.check("ping hello", "hello");
         harness.check("PING a b", "-ERR wrong number of arguments for 'ping' command");
         harness.check("NOSUCH a b", "-ERR unknown command 'NOSUCH', with args beginning with: 'a' 'b' ");
+    }
+
+    #[test]
+    fn a_pipeline_stops_when_its_turn_is_over() {
+        // What is over from the start is over after one command, so that every turn gets on.
+        for (turn_ends_us, expected) in [(1, (3, Stop::Done)), (0, (1, Stop::Turn))] {
+            let mut harness = Harness::new();
+            harness.worker.turn_ends_us = turn_ends_us;
+            let input = b"PING\r\nPING\r\nPING\r\n";
+            let (mut batch, mut out) = (Batch::new(), Output::new());
+            let consumed = Decoder::new().decode(input, &DecodeLimits::default(), 16, &mut batch);
+            assert_eq!(consumed, Ok(input.len()));
+            let progress = run_batch(
+                &harness.server,
+                &mut harness.worker,
+                &mut harness.session,
+                &batch,
+                input,
+                &mut out,
+            );
+            assert_eq!((progress.executed, progress.stop), expected);
+            assert_eq!(out.pending_bytes(), progress.executed * b"+PONG\r\n".len());
+        }
     }
 }

@@ -19,6 +19,8 @@ pub struct Worker {
     pub now: Now,
     /// The 24-bit access clock, in seconds.
     pub access_clock: u32,
+    /// When the turn of the connection that runs is over (`now.mono_us`): it goes on in its next.
+    pub turn_ends_us: u64,
     /// What the command that just ran left to the long lane.
     pub deferred: Option<Deferred>,
     /// Scratch for the stripes of a command's keys.
@@ -34,6 +36,7 @@ impl Worker {
             rng: fastrand::Rng::with_seed(seed),
             now,
             access_clock: 0,
+            turn_ends_us: u64::MAX,
             deferred: None,
             stripes: Vec::new(),
         };

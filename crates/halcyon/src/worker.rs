@@ -9,7 +9,7 @@ use std::time::Duration;
 use base::clock::Now;
 use base::limits::{
     ACCEPTS_PER_TURN, BATCH_COMMANDS, EXPIRE_SLICE_KEYS, EXPIRE_SLICE_US, INPUT_GROWTH_BYTES_MAX,
-    OUTPUT_BUFFER_BYTES, READ_BUFFER_BYTES, TURN_COMMANDS_MAX, TURN_OUTPUT_BYTES, TURN_STREAM_US,
+    OUTPUT_BUFFER_BYTES, READ_BUFFER_BYTES, TURN_COMMANDS_MAX, TURN_OUTPUT_BYTES, TURN_STREAM_US, TURN_US,
 };
 use engine::clients::Peer;
 use engine::dispatch::{Stop, run_batch};
@@ -29,12 +29,16 @@ const LISTENERS: usize = usize::MAX - 64;
 const EVENTS_MAX: usize = 1024;
 /// Time between rounds of background work.
 const TICK_US: u64 = 100_000;
+/// Longest time until a worker notices that a pause has ended.
+const PAUSE_CHECK_MS: i64 = 9;
 /// Output buffers kept for reuse.
 const SPARE_BUFFERS_MAX: usize = 64;
 /// A lent buffer that grew beyond this is not kept.
 const SPARE_BUFFER_BYTES_MAX: usize = 4 * OUTPUT_BUFFER_BYTES;
 /// Connections that one tick hands to another worker.
 const MOVES_PER_TICK: usize = 64;
+/// Connections that are looked at for that.
+const MOVE_CHECKS_PER_TICK: usize = 1024;
 /// Connections whose idle time is looked at in one tick.
 const TIMEOUT_CHECKS_PER_TICK: usize = 256;
 
@@ -65,6 +69,7 @@ pub struct Worker {
     expiring: bool,
     expire_at_stripe: usize,
     timeout_at: usize,
+    balance_at: usize,
     /// Listeners that had more connections than one turn accepts.
     accept_again: Vec<usize>,
     /// Listeners whose last accept failed: for the next tick.
@@ -121,6 +126,7 @@ impl Worker {
             expiring: false,
             expire_at_stripe: 0,
             timeout_at: 0,
+            balance_at: 0,
             accept_again: Vec::new(),
             accept_later: Vec::new(),
         })
@@ -166,7 +172,7 @@ impl Worker {
         let mut wait_us = self.next_tick_us.saturating_sub(self.engine.now.mono_us);
         if !self.paused.is_empty() {
             let left_ms = self.shared.server.pause.until_ms() - self.engine.now.unix_ms;
-            wait_us = wait_us.min(left_ms.max(0) as u64 * 1000 + 1000).min(10_000);
+            wait_us = wait_us.min(left_ms.clamp(0, PAUSE_CHECK_MS) as u64 * 1000 + 1000);
         }
         Duration::from_micros(wait_us)
     }
@@ -176,6 +182,8 @@ impl Worker {
         connection.hung_up |= event.is_read_closed() || event.is_error();
         connection.readable |= event.is_readable() || connection.hung_up;
         connection.writable |= event.is_writable() || event.is_write_closed() || event.is_error();
+        // As Redis: a client that gives up during a pause leaves nothing behind, its command included.
+        connection.aborted |= connection.hung_up && connection.wait == Wait::Pause;
         // Its turn comes after the events: not two in a row.
         if !connection.queued {
             self.turn(token);
@@ -213,6 +221,7 @@ impl Worker {
     /// Sends, runs and reads until there is nothing to do, or the connection's share is used up.
     fn serve(&mut self, token: usize, connection: &mut Connection) -> Turn {
         let mut commands_left = TURN_COMMANDS_MAX;
+        self.engine.turn_ends_us = self.engine.now.mono_us + TURN_US;
         let mut may_read = true;
         if !connection.out.is_empty()
             && let Some(turn) = self.send(connection)
@@ -270,19 +279,27 @@ impl Worker {
 
     /// Reads once and runs what came; false if the connection is broken.
     fn read_and_run(&mut self, token: usize, connection: &mut Connection, commands_left: &mut usize) -> bool {
-        if connection.input.is_empty() {
+        let held = connection.input.len();
+        // A client is lent no more memory than it has filled already, whatever length it announced.
+        let room = connection.decoder.wanted_bytes().min(held).min(INPUT_GROWTH_BYTES_MAX);
+        if room <= READ_BUFFER_BYTES {
             let mut buffer = std::mem::take(&mut self.read_buffer);
             let read = self.read(connection, &mut buffer);
-            if let Some(count) = read {
-                let used = self.consume(token, connection, &buffer[..count], commands_left);
-                connection.input.extend_from_slice(&buffer[used..count]);
+            match read {
+                Some(count) if held == 0 => {
+                    let used = self.consume(token, connection, &buffer[..count], commands_left);
+                    connection.input.extend_from_slice(&buffer[used..count]);
+                }
+                Some(count @ 1..) => {
+                    connection.input.extend_from_slice(&buffer[..count]);
+                    self.run_input(token, connection, commands_left);
+                }
+                _ => {}
             }
             self.read_buffer = buffer;
             return read.is_some();
         }
-        // The rest of a command that did not come whole: it is read to where it has to lie anyway.
-        let held = connection.input.len();
-        let room = connection.decoder.wanted_bytes().clamp(READ_BUFFER_BYTES, INPUT_GROWTH_BYTES_MAX);
+        // The rest of a long argument: it is read to where it has to lie anyway.
         let mut input = std::mem::take(&mut connection.input);
         input.resize(held + room, 0);
         let read = self.read(connection, &mut input[held..]);
@@ -324,7 +341,13 @@ impl Worker {
     fn run_input(&mut self, token: usize, connection: &mut Connection, commands_left: &mut usize) {
         let mut input = std::mem::take(&mut connection.input);
         let used = self.consume(token, connection, &input, commands_left);
-        if used < input.len() {
+        if used == input.len() {
+            return;
+        }
+        // What a long command needed is not kept for the little that follows it.
+        if input.capacity() > INPUT_GROWTH_BYTES_MAX && used > input.len() / 2 {
+            connection.input = input[used..].to_vec();
+        } else {
             input.drain(..used);
             connection.input = input;
         }
@@ -347,7 +370,9 @@ impl Worker {
             }
             let rest = &input[used..];
             let limits = self.decode_limits(connection);
-            let decoded = connection.decoder.decode(rest, &limits, BATCH_COMMANDS, &mut self.batch);
+            // The limits that hold after an AUTH are others than before it.
+            let commands_max = if limits.authenticated { BATCH_COMMANDS } else { 1 };
+            let decoded = connection.decoder.decode(rest, &limits, commands_max, &mut self.batch);
             let whole = self.batch.len();
             let mut stop = Stop::Done;
             if whole > 0 {
@@ -360,8 +385,11 @@ impl Worker {
                     run_batch(&self.shared.server, engine, session, &self.batch, rest, &mut connection.out);
                 *commands_left = commands_left.saturating_sub(progress.executed);
                 stop = progress.stop;
-                if progress.executed < whole {
-                    // What did not run is decoded again when its time has come.
+                if stop == Stop::Turn || engine.now.mono_us >= engine.turn_ends_us {
+                    *commands_left = 0;
+                }
+                if progress.executed < whole || (stop != Stop::Done && decoded.is_err()) {
+                    // What did not run, or is malformed, is decoded again when its time has come.
                     connection.decoder = resp::Decoder::new();
                     used += progress.executed.checked_sub(1).map_or(0, |last| self.batch.end_of(last));
                     connection.runnable = true;
@@ -373,6 +401,8 @@ impl Worker {
                 Ok(consumed) => used += consumed,
                 Err(error) => {
                     error.write_reply(connection.out.tail());
+                    let over_limit = error == resp::DecodeError::QueryBufferLimit;
+                    self.engine.stats.limit_disconnections.add(over_limit.into());
                     connection.closing = true;
                     return input.len();
                 }
@@ -382,7 +412,7 @@ impl Worker {
                 self.pause_or_defer(token, connection, stop);
                 return if connection.closing || connection.aborted { input.len() } else { used };
             }
-            if whole < BATCH_COMMANDS {
+            if whole < commands_max {
                 break;
             }
         }
@@ -391,7 +421,7 @@ impl Worker {
 
     fn pause_or_defer(&mut self, token: usize, connection: &mut Connection, stop: Stop) {
         match stop {
-            Stop::Done => {}
+            Stop::Done | Stop::Turn => {}
             Stop::Output => self.engine.stats.output_pauses.add(1),
             Stop::Close => connection.closing = true,
             Stop::Abort => {
@@ -651,13 +681,17 @@ impl Worker {
         let movable = |connection: &Connection| {
             connection.is_idle() && !connection.queued && connection.session.client.created_s < old_enough_s
         };
-        let tokens: Vec<usize> = self
-            .connections
-            .iter()
-            .filter(|(_, connection)| connection.as_deref().is_some_and(movable))
-            .map(|(token, _)| token)
-            .take(surplus.min(MOVES_PER_TICK))
-            .collect();
+        let mut tokens = Vec::new();
+        for _ in 0..MOVE_CHECKS_PER_TICK.min(self.connections.capacity()) {
+            if tokens.len() == surplus.min(MOVES_PER_TICK) {
+                break;
+            }
+            self.balance_at = (self.balance_at + 1) % self.connections.capacity();
+            let connection = self.connections.get(self.balance_at).and_then(Option::as_deref);
+            if connection.is_some_and(movable) {
+                tokens.push(self.balance_at);
+            }
+        }
         for token in tokens {
             let Some(mut connection) = self.connections.remove(token) else { continue };
             self.shared.loads[self.index].fetch_sub(1, Relaxed);

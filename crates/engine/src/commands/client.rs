@@ -264,8 +264,13 @@ mod tests {
             ("CLIENT REPLY SKIP", ""),
             ("PING", ""),
             ("PING", "+PONG"),
+            // The long lane answers CONFIG REWRITE.
+            ("CLIENT REPLY SKIP", ""),
+            ("CONFIG REWRITE", ""),
+            ("PING", "+PONG"),
             ("CLIENT REPLY OFF", ""),
             ("PING", ""),
+            ("CONFIG REWRITE", ""),
             ("NOSUCH", ""),
             ("CLIENT REPLY SKIP", ""),
             ("PING", ""),
