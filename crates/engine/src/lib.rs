@@ -6,7 +6,7 @@
 pub mod args;
 pub mod clients;
 pub mod cluster_face;
-pub mod commands;
+mod commands;
 pub mod compat;
 pub mod config;
 pub mod ctx;

@@ -1,8 +1,12 @@
 //! The cluster commands of a node that owns every slot.
 
+use std::sync::Arc;
+
 use base::slot::{SLOT_COUNT, slot_of};
 
 use crate::args::{Args, int, is};
+use crate::cluster_face::Replies;
+use crate::compat::Compat;
 use crate::ctx::Ctx;
 use crate::fault::{CmdResult, Fault};
 use crate::reply::Reply;
@@ -14,22 +18,25 @@ fn enabled(ctx: &Ctx<'_>) -> CmdResult {
     if ctx.server().cluster.enabled { Ok(()) } else { Err(DISABLED) }
 }
 
+/// The replies as this connection is given them, and what decides on their shape.
+fn encoded(ctx: &Ctx<'_>) -> (Arc<Replies>, Compat) {
+    let server = ctx.server();
+    server.cluster.replies(&server.config, &ctx.session_ref().client.peer)
+}
+
 /// CLUSTER SLOTS
 pub fn slots(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     enabled(ctx)?;
-    let server = ctx.server();
-    let session = ctx.session_ref();
-    let (replies, compat) = server.cluster.replies(&server.config, &session.client.peer);
-    let proto = reply.proto();
-    reply.encoder().raw(replies.slots(compat.shape(session.introduced), proto));
+    let (replies, compat) = encoded(ctx);
+    let (shape, proto) = (compat.shape(ctx.session_ref().introduced), reply.proto());
+    reply.encoder().raw(replies.slots(shape, proto));
     Ok(())
 }
 
 /// CLUSTER SHARDS
 pub fn shards(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     enabled(ctx)?;
-    let server = ctx.server();
-    let (replies, _) = server.cluster.replies(&server.config, &ctx.session_ref().client.peer);
+    let (replies, _) = encoded(ctx);
     let proto = reply.proto();
     reply.encoder().raw(replies.shards(proto));
     Ok(())
@@ -38,8 +45,7 @@ pub fn shards(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> CmdResul
 /// CLUSTER NODES
 pub fn nodes(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     enabled(ctx)?;
-    let server = ctx.server();
-    let (replies, _) = server.cluster.replies(&server.config, &ctx.session_ref().client.peer);
+    let (replies, _) = encoded(ctx);
     let proto = reply.proto();
     reply.encoder().raw(replies.nodes(proto));
     Ok(())
