@@ -148,20 +148,6 @@ fn chunk_layout() -> Layout {
     Layout::from_size_align(PAGE_BYTES * CHUNK_PAGES, PAGE_BYTES).expect("chunk-layout: constant and valid")
 }
 
-/// Asks for huge pages, as far as the system grants them on request. At a million keys, a third of a
-/// pipelined GET's user time were page walks without them.
-#[cfg(all(target_os = "linux", not(miri)))]
-fn ask_for_huge_pages(base: *mut u8, bytes: usize) {
-    if let Some(base) = NonNull::new(base.cast()) {
-        // SAFETY: the range is one allocation of this many bytes; the advice changes none of them.
-        // Where it is refused, small pages serve as well.
-        let _ = unsafe { nix::sys::mman::madvise(base, bytes, nix::sys::mman::MmapAdvise::MADV_HUGEPAGE) };
-    }
-}
-
-#[cfg(not(all(target_os = "linux", not(miri))))]
-fn ask_for_huge_pages(_: *mut u8, _: usize) {}
-
 #[inline]
 fn page_of(object: NonNull<u8>) -> *mut PageHeader {
     object.as_ptr().map_addr(|address| address & !(PAGE_BYTES - 1)).cast()
@@ -256,7 +242,6 @@ impl Arena {
         if base.is_null() {
             std::alloc::handle_alloc_error(layout);
         }
-        ask_for_huge_pages(base, layout.size());
         let chunk = Chunk { base, free_pages: ALL_PAGES, next: null_mut(), prev: null_mut() };
         // SAFETY: a new chunk, in no list.
         unsafe { self.link_chunk(Box::into_raw(Box::new(chunk))) };
