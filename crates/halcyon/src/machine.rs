@@ -11,9 +11,27 @@ const RESERVED_FDS: u64 = 32;
 /// Raises the limit of open files for `maxclients`; if it cannot, lowers `maxclients` and says so.
 pub fn fit_maxclients(config: &Config) -> Result<(), String> {
     let maxclients = config.hot().maxclients();
+    let Err(usable) = raise_open_files(maxclients) else { return Ok(()) };
     let wanted = maxclients + RESERVED_FDS;
-    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)
-        .map_err(|error| format!("Can't read the limit of open files: {error}"))?;
+    if usable == 0 {
+        return Err(format!(
+            "Your current 'ulimit -n' is not enough for the server to start. Please increase your open file limit \
+             to at least {wanted}. Exiting."
+        ));
+    }
+    tracing::warn!(
+        "You requested maxclients of {maxclients} requiring at least {wanted} max file descriptors. The limit of \
+         open files is {}: maxclients has been reduced to {usable}. If you need higher maxclients increase \
+         'ulimit -n'.",
+        usable + RESERVED_FDS
+    );
+    config.override_value("maxclients", usable.to_string().as_bytes())
+}
+
+/// Raises the limit of open files for so many clients. The error is the number of clients that fit.
+pub fn raise_open_files(maxclients: u64) -> Result<(), u64> {
+    let wanted = maxclients + RESERVED_FDS;
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return Ok(()) };
     if soft >= wanted {
         return Ok(());
     }
@@ -21,22 +39,7 @@ pub fn fit_maxclients(config: &Config) -> Result<(), String> {
         .into_iter()
         .find(|limit| setrlimit(Resource::RLIMIT_NOFILE, *limit, hard.max(*limit)).is_ok())
         .unwrap_or(soft);
-    if reached >= wanted {
-        return Ok(());
-    }
-    if reached <= RESERVED_FDS {
-        return Err(format!(
-            "Your current 'ulimit -n' of {reached} is not enough for the server to start. Please increase your \
-             open file limit to at least {wanted}. Exiting."
-        ));
-    }
-    let usable = reached - RESERVED_FDS;
-    tracing::warn!(
-        "You requested maxclients of {maxclients} requiring at least {wanted} max file descriptors. The limit of \
-         open files is {reached}: maxclients has been reduced to {usable}. If you need higher maxclients increase \
-         'ulimit -n'."
-    );
-    config.override_value("maxclients", usable.to_string().as_bytes())
+    if reached >= wanted { Ok(()) } else { Err(reached.saturating_sub(RESERVED_FDS)) }
 }
 
 /// CPUs that this process may run on.

@@ -41,11 +41,12 @@ pub fn serve(args: &[Vec<u8>]) -> Result<(), String> {
         );
     }
     enter_directory(&config)?;
-    logging::start(&config)?;
+    let relevel = logging::start(&config)?;
     for notice in notices.iter().filter(|notice| !notice.at_default) {
         tracing::warn!("{}", notice.text);
     }
     machine::fit_maxclients(&config)?;
+    config.set_applier(Box::new(move |config, changed| apply(config, changed, &relevel)));
     let workers = match config.int("threads") {
         0 => machine::usable_cpus(),
         count => count as usize,
@@ -93,6 +94,35 @@ pub fn serve(args: &[Vec<u8>]) -> Result<(), String> {
         let _ = std::fs::remove_file(config.string("unixsocket"));
     }
     ended
+}
+
+/// Makes CONFIG SET take effect where a directive is not read anew each time. The error names the
+/// directive and says why it stays as it is.
+fn apply(
+    config: &Config,
+    changed: &[&'static str],
+    relevel: &logging::Relevel,
+) -> Result<(), (&'static str, String)> {
+    for name in changed {
+        match *name {
+            "loglevel" => relevel(config),
+            "dir" => {
+                let entered = std::env::set_current_dir(config.string("dir"));
+                entered.map_err(|error| (*name, error.to_string()))?;
+            }
+            "maxclients" => machine::raise_open_files(config.hot().maxclients()).map_err(|usable| {
+                let text =
+                    "The operating system is not able to handle the specified number of clients, try with";
+                (*name, format!("{text} {usable}"))
+            })?,
+            "port" | "bind" => {
+                let text = "Listening sockets are opened at start: change the configuration file and restart";
+                return Err((*name, text.to_owned()));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 fn places(config: &Config) -> String {
