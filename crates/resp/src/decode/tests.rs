@@ -1,3 +1,5 @@
+//! Tests of the decoder: every malformed input with its error, and every way of cutting input in pieces.
+
 use super::*;
 
 /// All of `input` in one call: the commands, the bytes consumed, the error reply.
