@@ -1,8 +1,10 @@
 //! What the operating system gives: file descriptors, CPUs, facts for INFO.
 
 use engine::config::Config;
-use nix::sched::{CpuSet, sched_setaffinity};
+#[cfg(target_os = "linux")]
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+#[cfg(target_os = "linux")]
 use nix::unistd::Pid;
 
 /// Descriptors that the process needs besides its clients' (Redis: CONFIG_MIN_RESERVED_FDS).
@@ -57,18 +59,35 @@ pub fn worker_cpus(config: &Config) -> Result<Vec<usize>, String> {
     if !cpus.is_empty() {
         return Ok(cpus);
     }
-    let own = nix::sched::sched_getaffinity(Pid::from_raw(0))
-        .map_err(|error| format!("Can't list CPUs: {error}"))?;
+    own_cpus()
+}
+
+/// CPUs that this process may run on, by number.
+#[cfg(target_os = "linux")]
+fn own_cpus() -> Result<Vec<usize>, String> {
+    let own = sched_getaffinity(Pid::from_raw(0)).map_err(|error| format!("Can't list CPUs: {error}"))?;
     Ok((0..CpuSet::count()).filter(|cpu| own.is_set(*cpu).unwrap_or(false)).collect())
 }
 
+#[cfg(not(target_os = "linux"))]
+fn own_cpus() -> Result<Vec<usize>, String> {
+    Ok((0..usable_cpus()).collect())
+}
+
 /// Pins the calling thread.
+#[cfg(target_os = "linux")]
 pub fn pin(cpu: usize) {
     let mut set = CpuSet::new();
     let pinned = set.set(cpu).and_then(|()| sched_setaffinity(Pid::from_raw(0), &set));
     if let Err(error) = pinned {
         tracing::warn!("Can't pin a thread to CPU {cpu}: {error}");
     }
+}
+
+/// Says that threads cannot be pinned here.
+#[cfg(not(target_os = "linux"))]
+pub fn pin(cpu: usize) {
+    tracing::warn!("Can't pin a thread to CPU {cpu}: this system has no call for it");
 }
 
 /// The operating system, as INFO prints it.
@@ -84,8 +103,14 @@ pub fn os_name() -> String {
     }
 }
 
-/// Bytes of memory in the machine.
+/// Bytes of memory in the machine; 0 where the system does not tell.
+#[cfg(target_os = "linux")]
 pub fn memory_bytes() -> u64 {
     let read = |name| nix::unistd::sysconf(name).ok().flatten().unwrap_or(0).max(0) as u64;
     read(nix::unistd::SysconfVar::_PHYS_PAGES) * read(nix::unistd::SysconfVar::PAGE_SIZE)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub fn memory_bytes() -> u64 {
+    0
 }
