@@ -183,7 +183,7 @@ impl<'a> Ctx<'a> {
         let Some(value) = locked.get_mut(db, position, key, at) else { return Ok(None) };
         let value = value.and_then(T::of_mut).ok_or(Fault::WRONG_TYPE)?;
         let result = change(value);
-        if value.elements() == 0 {
+        if !value.is_kept() {
             locked.remove(db, position, key, now_ms);
         }
         Ok(Some(result))
@@ -201,14 +201,14 @@ impl<'a> Ctx<'a> {
         if let Some(value) = locked.get_mut(db, position, key, at) {
             let value = value.and_then(T::of_mut).ok_or(Fault::WRONG_TYPE)?;
             let result = change(value);
-            if value.elements() == 0 {
+            if !value.is_kept() {
                 locked.remove(db, position, key, now_ms);
             }
             return Ok(result);
         }
         let mut value = T::default();
         let result = change(&mut value);
-        if value.elements() > 0 {
+        if value.is_kept() {
             locked.put(db, position, key, Payload::Object(value.into_value()), Expiry::Clear, at);
         }
         Ok(result)
@@ -225,7 +225,7 @@ impl<'a> Ctx<'a> {
 
     /// Replaces whatever the key holds; its time to live is removed. An empty collection deletes it.
     pub fn put<T: Typed>(&mut self, key: &[u8], value: T) {
-        if value.elements() == 0 {
+        if !value.is_kept() {
             self.delete(key);
             return;
         }

@@ -20,6 +20,8 @@ pub enum Encoding {
     Hashtable,
     /// A large sorted set.
     Skiplist,
+    /// A stream.
+    Stream,
 }
 
 impl Encoding {
@@ -34,6 +36,7 @@ impl Encoding {
             Encoding::Intset => "intset",
             Encoding::Hashtable => "hashtable",
             Encoding::Skiplist => "skiplist",
+            Encoding::Stream => "stream",
         }
     }
 }
@@ -58,6 +61,10 @@ pub struct Thresholds {
     pub zset_max_listpack_entries: usize,
     /// Bytes of the longest member of a small sorted set.
     pub zset_max_listpack_value: usize,
+    /// Bytes of a node of a stream; 0: no limit of its own.
+    pub stream_node_max_bytes: usize,
+    /// Entries of a node of a stream; 0: no limit.
+    pub stream_node_max_entries: usize,
 }
 
 impl Default for Thresholds {
@@ -71,6 +78,8 @@ impl Default for Thresholds {
             set_max_listpack_value: 64,
             zset_max_listpack_entries: 128,
             zset_max_listpack_value: 64,
+            stream_node_max_bytes: 4096,
+            stream_node_max_entries: 100,
         }
     }
 }

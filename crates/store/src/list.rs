@@ -9,7 +9,7 @@ use crate::packed::{Bytes, canonical_integer};
 use crate::tree::{ByRank, Cursor, Tree, Walk};
 
 /// Header and end byte of a listpack, in bytes.
-const LISTPACK_FRAME_BYTES: usize = 7;
+pub(crate) const LISTPACK_FRAME_BYTES: usize = 7;
 /// With a limit in elements, a listpack is still no larger than this, in bytes.
 const LISTPACK_SAFE_BYTES_MAX: usize = 8192;
 /// Redis's default: 8 KiB.
@@ -219,23 +219,16 @@ fn limits(fill: i64) -> (usize, usize) {
 }
 
 /// Bytes of one element in Redis's listpack encoding.
-fn listpack_entry_bytes(element: &[u8]) -> usize {
-    let encoded = match canonical_integer(element) {
-        Some(0..=127) => 1,
-        Some(-4096..=4095) => 2,
-        Some(value) if i16::try_from(value).is_ok() => 3,
-        Some(-8_388_608..=8_388_607) => 4,
-        Some(value) if i32::try_from(value).is_ok() => 5,
-        Some(_) => 9,
-        None => {
-            element.len()
-                + match element.len() {
-                    0..=63 => 1,
-                    64..=4095 => 2,
-                    _ => 5,
-                }
-        }
-    };
+pub(crate) fn listpack_entry_bytes(element: &[u8]) -> usize {
+    if let Some(value) = canonical_integer(element) {
+        return listpack_integer_bytes(value);
+    }
+    let encoded = element.len()
+        + match element.len() {
+            0..=63 => 1,
+            64..=4095 => 2,
+            _ => 5,
+        };
     let length_of_length = match encoded {
         0..=127 => 1,
         128..=16_383 => 2,
@@ -244,6 +237,19 @@ fn listpack_entry_bytes(element: &[u8]) -> usize {
         _ => 5,
     };
     encoded + length_of_length
+}
+
+/// Bytes of an integer in Redis's listpack encoding.
+pub(crate) fn listpack_integer_bytes(value: i64) -> usize {
+    let encoded = match value {
+        0..=127 => 1,
+        -4096..=4095 => 2,
+        _ if i16::try_from(value).is_ok() => 3,
+        -8_388_608..=8_388_607 => 4,
+        _ if i32::try_from(value).is_ok() => 5,
+        _ => 9,
+    };
+    encoded + 1
 }
 
 /// Steps through a clone of a list, which it owns.

@@ -1,13 +1,13 @@
 //! A counted, copy-on-write B+tree whose leaves are packed buffers: the large form of every collection.
 //!
-//! One tree serves lists (by position), sets and hashes (by hash of the member) and sorted sets (by score and
-//! member); what differs is the [`Leaf`], and the [`Seek`] with which an operation finds its way down.
+//! One tree serves lists (by position), sets and hashes (by hash of the member), sorted sets (by score and member) and
+//! streams (by id); what differs is the [`Leaf`], and the [`Seek`] with which an operation finds its way down.
 //!
 //! Invariants:
 //! - all leaves are equally deep; no node but the root is empty;
 //! - an inner node with `n` children has `n` counts and `n - 1` keys; every entry below child `i` sorts before
 //!   `keys[i]`, every entry below child `i + 1` at or after it;
-//! - `entries`, `bytes` and `nodes` of an inner node are the sums over its children.
+//! - `entries`, `bytes`, `nodes` and `leaves` of an inner node are the sums over its children.
 //!
 //! A clone shares the root. A writer makes its own copy of the nodes on its path that are shared, and of no other.
 
@@ -65,6 +65,10 @@ pub trait Leaf: Clone + Default {
     fn fill_bytes(&self) -> usize;
     /// Memory behind the leaf, in bytes, without the leaf's own struct.
     fn heap_bytes(&self) -> usize;
+    /// Tree nodes that go with the leaf: itself, and those of trees that its entries hold.
+    fn node_count(&self) -> usize {
+        1
+    }
     /// Keeps the lower part, returns the upper one and the key between them; `None` if that cannot be done.
     fn split(&mut self, bias: Bias) -> Option<(Self::Key, Self)>;
     /// Appends the right neighbour's entries.
@@ -109,6 +113,11 @@ impl<L: Leaf> Tree<L> {
     /// Number of nodes: what dropping the last clone has to free.
     pub fn node_count(&self) -> usize {
         self.root.totals().nodes
+    }
+
+    /// Number of leaves; an empty tree has one.
+    pub fn leaf_count(&self) -> usize {
+        self.root.totals().leaves
     }
 
     /// True if both are clones between which nothing was written.
@@ -166,6 +175,22 @@ impl<L: Leaf> Tree<L> {
         let result = edit_node(&mut self.root, seek, change, true, true);
         self.repair_root();
         result
+    }
+
+    /// Adds a leaf that is not empty after all others; `key` separates it from them.
+    pub fn push_leaf(&mut self, key: L::Key, leaf: L) {
+        let leaf = Node::Leaf(Arc::new(leaf));
+        match &mut self.root {
+            Node::Leaf(only) if only.len() == 0 => self.root = leaf,
+            Node::Leaf(_) => {
+                let only = self.root.clone();
+                self.root = Node::Inner(Arc::new(Inner::from_children(vec![key], vec![only, leaf])));
+            }
+            Node::Inner(inner) => {
+                Arc::make_mut(inner).push_leaf(key, leaf);
+                self.repair_root();
+            }
+        }
     }
 
     /// Removes the entries with ranks in `range`, subtrees that lie wholly within it at once.
@@ -333,9 +358,28 @@ mod tests {
         assert_eq!(inner.entries, inner.counts.iter().sum::<usize>());
         assert_eq!(inner.bytes, inner.children.iter().map(|child| child.totals().bytes).sum::<usize>());
         assert_eq!(inner.nodes, inner.children.iter().map(|child| child.totals().nodes).sum::<usize>());
+        assert_eq!(inner.leaves, inner.children.iter().map(|child| child.totals().leaves).sum::<usize>());
         let depths: Vec<usize> = inner.children.iter().map(|child| verify(child, false)).collect();
         assert!(depths.iter().all(|&depth| depth == depths[0]), "all leaves are equally deep");
         depths[0] + 1
+    }
+
+    #[test]
+    fn leaves_can_be_added_at_the_back() {
+        let mut tree = Tree::<SequenceLeaf<1>>::default();
+        for count in 1..2_000 {
+            let mut leaf = SequenceLeaf::default();
+            leaf.items.push(&[b'x'; 400]);
+            tree.push_leaf((), leaf);
+            assert_eq!((tree.len(), tree.leaf_count()), (count, count));
+            if count % 50 == 0 {
+                verify(&tree.root, true);
+            }
+        }
+        let first = tree.clone();
+        tree.remove_range(0..1_500);
+        verify(&tree.root, true);
+        assert_eq!((tree.len(), first.leaf_count()), (499, 1_999));
     }
 
     /// Checks that hashes lie between their separators: `places` are the bounds from above.

@@ -1,7 +1,7 @@
 //! What a key can hold.
 
 use crate::encoding::Encoding;
-use crate::{Hash, List, LongString, Set, ZSet};
+use crate::{Hash, List, LongString, Set, Stream, ZSet};
 
 /// The type of a value, as `TYPE` names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -16,6 +16,8 @@ pub enum Kind {
     ZSet,
     /// Fields and their values.
     Hash,
+    /// Entries in the order of their ids.
+    Stream,
 }
 
 impl Kind {
@@ -27,6 +29,7 @@ impl Kind {
             Kind::Set => "set",
             Kind::ZSet => "zset",
             Kind::Hash => "hash",
+            Kind::Stream => "stream",
         }
     }
 }
@@ -45,6 +48,8 @@ pub enum Value {
     ZSet(ZSet),
     /// A hash.
     Hash(Hash),
+    /// A stream.
+    Stream(Stream),
 }
 
 impl Value {
@@ -57,6 +62,7 @@ impl Value {
             Value::Set(_) => Kind::Set,
             Value::ZSet(_) => Kind::ZSet,
             Value::Hash(_) => Kind::Hash,
+            Value::Stream(_) => Kind::Stream,
         }
     }
 
@@ -68,6 +74,7 @@ impl Value {
             Value::Set(set) => set.encoding(),
             Value::ZSet(zset) => zset.encoding(),
             Value::Hash(hash) => hash.encoding(),
+            Value::Stream(_) => Encoding::Stream,
         }
     }
 
@@ -79,10 +86,11 @@ impl Value {
             Value::Set(set) => set.len(),
             Value::ZSet(zset) => zset.len(),
             Value::Hash(hash) => hash.len(),
+            Value::Stream(stream) => stream.len(),
         }
     }
 
-    /// True for a collection without elements.
+    /// True for a collection without elements. A stream may be one and live.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -95,6 +103,7 @@ impl Value {
             Value::Set(set) => set.memory_bytes(),
             Value::ZSet(zset) => zset.memory_bytes(),
             Value::Hash(hash) => hash.memory_bytes(),
+            Value::Stream(stream) => stream.memory_bytes(),
         }
     }
 
@@ -106,6 +115,7 @@ impl Value {
             Value::Set(set) => set.weight(),
             Value::ZSet(zset) => zset.weight(),
             Value::Hash(hash) => hash.weight(),
+            Value::Stream(stream) => stream.weight(),
         }
     }
 }
@@ -122,10 +132,14 @@ pub trait Typed: Clone + Default {
     fn into_value(self) -> Value;
     /// Elements in it.
     fn elements(&self) -> usize;
+    /// False for a value that no key can hold, so that the key goes with its last element.
+    fn is_kept(&self) -> bool {
+        self.elements() > 0
+    }
 }
 
 macro_rules! typed {
-    ($type:ident) => {
+    ($type:ident $($more:item)?) => {
         impl Typed for $type {
             const KIND: Kind = Kind::$type;
             #[inline]
@@ -143,6 +157,7 @@ macro_rules! typed {
             fn elements(&self) -> usize {
                 self.len()
             }
+            $($more)?
         }
     };
 }
@@ -150,3 +165,8 @@ typed!(List);
 typed!(Set);
 typed!(ZSet);
 typed!(Hash);
+typed!(Stream
+    fn is_kept(&self) -> bool {
+        true
+    }
+);

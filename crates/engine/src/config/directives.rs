@@ -374,8 +374,8 @@ pub static DIRECTIVES: &[Directive] = &[
     int("zset-max-listpack-entries", 0, I64, 128).also(&["zset-max-ziplist-entries"]).live(),
     memory("zset-max-listpack-value", 0, LONG, 64).also(&["zset-max-ziplist-value"]).live(),
     memory("hll-sparse-max-bytes", 0, LONG, 3000),
-    memory("stream-node-max-bytes", 0, LONG, 4 * KIB),
-    int("stream-node-max-entries", 0, I64, 100),
+    memory("stream-node-max-bytes", 0, LONG, 4 * KIB).live(),
+    int("stream-node-max-entries", 0, I64, 100).live(),
     // Watching the server.
     int("slowlog-log-slower-than", -1, I64, 10000).live(),
     int("slowlog-max-len", 0, I64, 128).live(),

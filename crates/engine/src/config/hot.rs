@@ -103,6 +103,10 @@ hot_values! {
     zset_max_listpack_entries: AtomicU64 => u64, "zset-max-listpack-entries";
     /// See [`Thresholds`].
     zset_max_listpack_value: AtomicU64 => u64, "zset-max-listpack-value";
+    /// See [`Thresholds`].
+    stream_node_max_bytes: AtomicU64 => u64, "stream-node-max-bytes";
+    /// See [`Thresholds`].
+    stream_node_max_entries: AtomicU64 => u64, "stream-node-max-entries";
 }
 
 impl Hot {
@@ -118,6 +122,8 @@ impl Hot {
             set_max_listpack_value: self.set_max_listpack_value() as usize,
             zset_max_listpack_entries: self.zset_max_listpack_entries() as usize,
             zset_max_listpack_value: self.zset_max_listpack_value() as usize,
+            stream_node_max_bytes: self.stream_node_max_bytes() as usize,
+            stream_node_max_entries: self.stream_node_max_entries() as usize,
         }
     }
 }

@@ -66,6 +66,7 @@ pub struct Inner<L: Leaf> {
     pub(super) entries: usize,
     pub(super) bytes: usize,
     pub(super) nodes: usize,
+    pub(super) leaves: usize,
     pub(super) keys: Vec<L::Key>,
     pub(super) counts: Vec<usize>,
     pub(super) children: Vec<Node<L>>,
@@ -90,6 +91,7 @@ pub(super) struct Totals {
     pub(super) entries: usize,
     pub(super) bytes: usize,
     pub(super) nodes: usize,
+    pub(super) leaves: usize,
 }
 
 impl<L: Leaf> Node<L> {
@@ -105,7 +107,8 @@ impl<L: Leaf> Node<L> {
             Node::Leaf(leaf) => Totals {
                 entries: leaf.len(),
                 bytes: leaf.heap_bytes() + size_of::<L>() + SHARED_HEADER_BYTES,
-                nodes: 1,
+                nodes: leaf.node_count(),
+                leaves: 1,
             },
             Node::Inner(inner) => Totals {
                 entries: inner.entries,
@@ -115,6 +118,7 @@ impl<L: Leaf> Node<L> {
                     + size_of::<Inner<L>>()
                     + SHARED_HEADER_BYTES,
                 nodes: inner.nodes + 1,
+                leaves: inner.leaves,
             },
         }
     }
@@ -168,7 +172,8 @@ impl<L: Leaf> Node<L> {
 
 impl<L: Leaf> Inner<L> {
     pub(super) fn from_children(keys: Vec<L::Key>, children: Vec<Node<L>>) -> Self {
-        let mut inner = Inner { entries: 0, bytes: 0, nodes: 0, keys, counts: Vec::new(), children };
+        let mut inner =
+            Inner { entries: 0, bytes: 0, nodes: 0, leaves: 0, keys, counts: Vec::new(), children };
         inner.counts = inner.children.iter().map(Node::entries).collect();
         for i in 0..inner.children.len() {
             inner.add(inner.children[i].totals());
@@ -180,12 +185,33 @@ impl<L: Leaf> Inner<L> {
         self.entries += totals.entries;
         self.bytes += totals.bytes;
         self.nodes += totals.nodes;
+        self.leaves += totals.leaves;
     }
 
     fn subtract(&mut self, totals: Totals) {
         self.entries -= totals.entries;
         self.bytes -= totals.bytes;
         self.nodes -= totals.nodes;
+        self.leaves -= totals.leaves;
+    }
+
+    /// The sums over its children.
+    fn sums(&self) -> Totals {
+        Totals { entries: self.entries, bytes: self.bytes, nodes: self.nodes, leaves: self.leaves }
+    }
+
+    /// Adds a leaf below the last child, or as it.
+    pub(super) fn push_leaf(&mut self, key: L::Key, leaf: Node<L>) {
+        let last = self.children.len() - 1;
+        let before = self.children[last].totals();
+        match &mut self.children[last] {
+            Node::Leaf(_) => self.insert_child(last + 1, key, leaf),
+            Node::Inner(inner) => {
+                Arc::make_mut(inner).push_leaf(key, leaf);
+                self.child_changed(last, before);
+                self.repair(last, Bias::Back);
+            }
+        }
     }
 
     /// Takes in that child `index`, which had the totals `before`, has changed.
@@ -221,12 +247,12 @@ impl<L: Leaf> Inner<L> {
         let Some(key) = self.keys.pop() else { unreachable!("tree: a key between any two children") };
         let right = Inner::from_children(right_keys, right_children);
         self.counts.truncate(at);
-        self.subtract(Totals { entries: right.entries, bytes: right.bytes, nodes: right.nodes });
+        self.subtract(right.sums());
         (key, right)
     }
 
     fn append(&mut self, key: L::Key, right: Self) {
-        self.add(Totals { entries: right.entries, bytes: right.bytes, nodes: right.nodes });
+        self.add(right.sums());
         self.keys.push(key);
         self.keys.extend(right.keys);
         self.counts.extend(right.counts);

@@ -54,6 +54,8 @@ pub fn thresholds(rng: &mut Rng) -> Thresholds {
         set_max_listpack_value: size(&[64, 6000]),
         zset_max_listpack_entries: size(&[0, 4, 128, 1000]),
         zset_max_listpack_value: size(&[64, 6000]),
+        stream_node_max_bytes: size(&[0, 300, 4096]),
+        stream_node_max_entries: size(&[0, 3, 100]),
     }
 }
 
