@@ -12,6 +12,8 @@ use std::sync::atomic::{
 
 use parking_lot::Mutex;
 
+use crate::table::CommandId;
+
 /// Where a client comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Peer {
@@ -106,6 +108,11 @@ pub struct Client {
 }
 
 impl Client {
+    /// The number of its last command.
+    pub fn command_id(&self) -> Option<CommandId> {
+        usize::from(self.last_command.load(Relaxed)).checked_sub(1)
+    }
+
     /// What the client said of itself.
     pub fn identity(&self) -> Identity {
         self.identity.lock().as_deref().cloned().unwrap_or_default()

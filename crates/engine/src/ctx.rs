@@ -4,16 +4,20 @@
 //! *declared-keys*: a command touches only keys that its row's key specs name.
 
 use base::clock::Now;
+use resp::Args;
 use store::entry::{Form, Payload};
 use store::{
     Expiry, Instant, Kind, Locked, LongString, OwnedEntry, Position, Thresholds, Typed, Value, ValueRef, View,
 };
 
+use crate::blocking::{self, Block};
 use crate::fault::{CmdResult, Fault};
-use crate::lane::{Deferred, Lane};
+use crate::lane::{self, Deferred, Lane};
+use crate::reply::Reply;
 use crate::server::Server;
 use crate::session::Session;
 use crate::stats::WorkerStats;
+use crate::table::{CommandInfo, Flags};
 use crate::value::Str;
 use crate::worker::Worker;
 
@@ -27,6 +31,11 @@ pub enum Event {
     Set,
     Hash,
     ZSet,
+    Stream,
+    Expired,
+    Evicted,
+    KeyMiss,
+    New,
 }
 
 /// What a running command may touch.
@@ -37,6 +46,18 @@ pub struct Ctx<'a> {
     locked: Option<Locked<'a>>,
     /// The first key with its position, which the dispatcher has computed already.
     hashed: Option<(&'a [u8], Position)>,
+    mode: Mode,
+}
+
+/// On whose behalf a command runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    /// Its connection's, by itself.
+    Single,
+    /// Its connection's, as a part of a transaction or a script.
+    Nested,
+    /// A client's that waits: the stripes are those of the command that brought it on.
+    Serving,
 }
 
 impl<'a> Ctx<'a> {
@@ -49,7 +70,7 @@ impl<'a> Ctx<'a> {
         locked: Option<Locked<'a>>,
         hashed: Option<(&'a [u8], Position)>,
     ) -> Ctx<'a> {
-        Ctx { server, worker, session, locked, hashed }
+        Ctx { server, worker, session, locked, hashed, mode: Mode::Single }
     }
 
     /// What all workers share.
@@ -127,6 +148,13 @@ impl<'a> Ctx<'a> {
     #[inline]
     fn locked(&mut self) -> &mut Locked<'a> {
         self.locked.as_mut().expect("declared-keys: the command's row names no key")
+    }
+
+    /// What is held, by a command that holds every stripe.
+    pub(crate) fn locked_all(&mut self) -> &mut Locked<'a> {
+        let locked = self.locked();
+        assert!(locked.covers_all(), "declared-keys: the command's row does not ask for all stripes");
+        locked
     }
 
     /// The live entry of a key, counted as a hit or miss.
@@ -298,24 +326,190 @@ impl<'a> Ctx<'a> {
         self.locked().put_owned(db, position, key, entry, at);
     }
 
-    /// Tells that a key has changed: what keyspace events and the journal hang on.
-    pub fn notify(&mut self, _class: Event, _name: &'static str, _key: &[u8]) {
-        self.worker.stats.dirty.add(1);
+    /// Leaves the rest to the long lane: for work over inputs that would stall the worker's other
+    /// connections. This connection waits; the job writes the reply. The command returns `Ok(())`. Inside a
+    /// transaction or script the job runs at once.
+    pub fn defer(&mut self, job: impl FnOnce(&mut Lane<'_>) -> CmdResult + Send + 'static) {
+        self.worker.deferred =
+            Some(Deferred { job: Box::new(job), session: self.session.snapshot(), call: None });
+    }
+}
+
+/// Stripes: what a command holds, and how it gets more of them.
+impl<'a> Ctx<'a> {
+    /// What is held, for walks over the whole keyspace, which lock what they visit otherwise.
+    pub fn held(&self) -> Option<&Locked<'a>> {
+        self.locked.as_ref()
     }
 
-    /// Tells that `name` took elements out of the collection at a key, and that it is gone if that emptied it.
-    pub fn notify_removed(&mut self, class: Event, name: &'static str, key: &[u8], emptied: bool) {
-        self.notify(class, name, key);
-        if emptied {
-            self.notify(Event::Generic, "del", key);
+    pub(crate) fn held_mut(&mut self) -> Option<&mut Locked<'a>> {
+        self.locked.as_mut()
+    }
+
+    pub(crate) fn worker(&mut self) -> &mut Worker {
+        self.worker
+    }
+
+    /// Takes what the commands of a transaction or script are going to touch; false, with nothing held, if a
+    /// stripe is held by somebody who may keep it for long. `None` is every stripe.
+    pub(crate) fn hold(&mut self, stripes: Option<&mut Vec<usize>>) -> bool {
+        debug_assert!(self.locked.is_none(), "lock-order: stripes are taken once");
+        let keyspace = &self.server.keyspace;
+        self.locked = match stripes {
+            None => keyspace.lock_all_briefly(),
+            Some(stripes) => keyspace.lock_stripes_briefly(stripes),
+        };
+        self.locked.is_some()
+    }
+
+    /// As [`Ctx::hold`], however long it takes: off the workers only.
+    pub(crate) fn hold_patiently(&mut self, stripes: Option<&mut Vec<usize>>) {
+        debug_assert!(self.locked.is_none(), "lock-order: stripes are taken once");
+        let keyspace = &self.server.keyspace;
+        self.locked = Some(match stripes {
+            None => keyspace.lock_all(),
+            Some(stripes) => keyspace.lock_stripes(stripes),
+        });
+    }
+
+    /// Lets go of what [`Ctx::hold`] took.
+    pub(crate) fn release(&mut self) {
+        self.locked = None;
+    }
+
+    /// Has the command presented again later: a stripe that it needs is held for long. Nothing was done yet.
+    pub(crate) fn come_again(&mut self) {
+        self.worker.held_up = true;
+    }
+
+    /// The stripes of a command's keys.
+    pub(crate) fn stripes_of(&self, info: &CommandInfo, args: Args<'_>) -> Vec<usize> {
+        let mut stripes = Vec::new();
+        let keyspace = &self.server.keyspace;
+        // Keys that cannot be told are the command's own error to report.
+        let _ = info.each_key(args, &mut |index, _| stripes.push(keyspace.position(&args[index]).stripe()));
+        stripes
+    }
+
+    /// Adds the stripes of a command's keys to those held, without waiting for any; false if one is not to be had, or if
+    /// the command needs all.
+    pub(crate) fn try_extend(&mut self, info: &CommandInfo, args: Args<'_>) -> bool {
+        if self.locked.as_ref().is_some_and(Locked::covers_all) {
+            return true;
+        }
+        if info.spec.flags.intersects(Flags::ALL_STRIPES | Flags::WHOLE_KEYSPACE) {
+            return false;
+        }
+        let stripes = self.stripes_of(info, args);
+        match (&mut self.locked, stripes.is_empty()) {
+            (_, true) => true,
+            (Some(locked), false) => stripes.into_iter().all(|stripe| locked.try_add(stripe)),
+            (None, false) => self.hold(Some(&mut stripes.clone())),
+        }
+    }
+}
+
+/// Commands within commands.
+impl Ctx<'_> {
+    /// True inside a transaction or a script: nothing may wait.
+    pub fn is_nested(&self) -> bool {
+        self.mode == Mode::Nested
+    }
+
+    /// True when the command runs on behalf of a client that waits.
+    pub fn is_serving(&self) -> bool {
+        self.mode == Mode::Serving
+    }
+
+    /// False if a command that finds nothing must answer at once, as if its time were over.
+    pub fn may_block(&self) -> bool {
+        self.mode != Mode::Nested
+    }
+
+    /// Has the connection wait for keys. The command replies nothing; it runs again when one may be ready. Not
+    /// where [`Ctx::may_block`] says no.
+    pub fn block(&mut self, block: Block<'_>) {
+        match self.mode {
+            Mode::Serving => self.worker.blocked_again = true,
+            Mode::Single => self.worker.blocked = Some(blocking::enter(self, block)),
+            Mode::Nested => unreachable!("nested-wait: a command inside a transaction cannot wait"),
         }
     }
 
-    /// Leaves the rest to the long lane: for work over inputs that would stall the worker's other
-    /// connections. This connection waits; the job writes the reply. The command returns `Ok(())`.
-    pub fn defer(&mut self, job: impl FnOnce(&mut Lane<'_>) -> CmdResult + Send + 'static) {
-        self.worker.deferred =
-            Some(Deferred { job: Box::new(job), session: self.session.for_lane(), call: None });
+    /// Runs a command inside a transaction or script, under the stripes that are held. Its admission is the
+    /// caller's to decide. A fault is not yet in the reply.
+    pub(crate) fn call(&mut self, info: &CommandInfo, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
+        let started_us = self.server.clock.mono_us();
+        let mode = std::mem::replace(&mut self.mode, Mode::Nested);
+        let result = self.run_inline(info, args, reply);
+        self.mode = mode;
+        let elapsed_us = self.server.clock.mono_us() - started_us;
+        let stats = self.worker.stats.command(info.id);
+        stats.record(elapsed_us * 1000, self.server.config.hot().latency_tracking());
+        stats.failed.add(u64::from(result.is_err()));
+        result
+    }
+
+    /// Runs a command, and what it wanted to leave to the long lane.
+    fn run_inline(&mut self, info: &CommandInfo, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
+        (info.spec.run)(self, args, reply)?;
+        match self.worker.deferred.take() {
+            Some(deferred) => lane::run_inline(self, deferred.job, reply),
+            None => Ok(()),
+        }
+    }
+
+    /// Runs a command for a client that waits, as `session`; false if it would have to go on waiting. An error it
+    /// meets is its reply.
+    pub(crate) fn run_for(
+        &mut self,
+        session: &mut Session,
+        info: &CommandInfo,
+        args: Args<'_>,
+        reply: &mut Reply<'_>,
+    ) -> bool {
+        std::mem::swap(self.session, session);
+        let mode = std::mem::replace(&mut self.mode, Mode::Serving);
+        let mark = reply.output().mark();
+        let result = self.run_inline(info, args, reply);
+        self.mode = mode;
+        std::mem::swap(self.session, session);
+        if let Err(fault) = result {
+            self.count_error(&fault);
+            reply.output().rewind(mark);
+            reply.encoder().error_bytes(fault.bytes());
+        }
+        !std::mem::take(&mut self.worker.blocked_again)
+    }
+
+    /// Counts an error reply.
+    pub(crate) fn count_error(&mut self, fault: &Fault) {
+        self.server.errors.count(fault.code());
+        self.worker.stats.errors.add(1);
+    }
+
+    /// Elements of the collection at a key; neither counted nor touched.
+    pub(crate) fn elements_in(&mut self, db: usize, key: &[u8]) -> usize {
+        let (position, at) = (self.position(key), self.peeking());
+        match self.locked().get(db, position, key, at).map(View::value) {
+            Some(ValueRef::Object(Value::Str(_)) | ValueRef::Inline(_)) | None => 0,
+            Some(ValueRef::Object(value)) => value.len(),
+        }
+    }
+
+    /// Looks at a key that the command's row does not name, whether its stripe is held or not.
+    pub(crate) fn visit<R>(&mut self, db: usize, key: &[u8], look: impl FnOnce(Option<View<'_>>) -> R) -> R {
+        let (position, at) = (self.server.keyspace.position(key), self.peeking());
+        match &mut self.locked {
+            Some(locked) if locked.covers(position) => look(locked.get(db, position, key, at)),
+            _ => look(self.server.keyspace.lock(position).get(db, position, key, at)),
+        }
+    }
+
+    /// The type of a key's value in a database; neither counted nor touched.
+    pub(crate) fn kind_in(&mut self, db: usize, key: &[u8]) -> Option<Kind> {
+        let (position, at) = (self.position(key), self.peeking());
+        self.locked().get(db, position, key, at).map(View::kind)
     }
 }
 

@@ -7,6 +7,7 @@ use base::limits::{BATCH_COMMANDS, OUTPUT_HIGH_WATER_BYTES};
 use resp::{Args, Batch};
 use store::Position;
 
+use crate::blocking;
 use crate::clients::Client;
 use crate::ctx::Ctx;
 use crate::fault::{CmdResult, Fault};
@@ -32,6 +33,10 @@ pub enum Stop {
     Deferred,
     /// CLIENT PAUSE holds the next command back.
     Paused,
+    /// The command that just ran waits for a key (`Worker::blocked`): go on when it is answered.
+    Blocked,
+    /// The next command needs a stripe that is held for long: go on in a while.
+    Busy,
     /// The connection is to be closed after its replies.
     Close,
     /// The connection is to be closed at once, unsent replies and all.
@@ -82,7 +87,7 @@ pub fn run_batch(
     for (index, (info, position)) in routed.into_iter().enumerate().take(batch.len()) {
         let args = batch.command(index, input);
         if let Ok(info) = info
-            && is_paused(server, worker, info)
+            && is_paused(server, worker, session, info)
         {
             progress.stop = Stop::Paused;
             break;
@@ -98,12 +103,18 @@ pub fn run_batch(
         } else {
             run_timed(server, worker, session, args, info, position, out);
         }
+        if std::mem::take(&mut worker.held_up) {
+            progress.stop = Stop::Busy;
+            break;
+        }
         out.seal_if_long();
         progress.executed = index + 1;
         if session.close_after_reply {
             progress.stop = Stop::Close;
         } else if worker.deferred.is_some() {
             progress.stop = Stop::Deferred;
+        } else if worker.blocked.is_some() {
+            progress.stop = Stop::Blocked;
         } else if out.is_streaming() || out.pending_bytes() > OUTPUT_HIGH_WATER_BYTES {
             progress.stop = Stop::Output;
         } else if worker.now.mono_us >= worker.turn_ends_us {
@@ -170,12 +181,20 @@ fn route<'s>(
 }
 
 #[inline]
-fn is_paused(server: &Server, worker: &Worker, info: &CommandInfo) -> bool {
+fn is_paused(server: &Server, worker: &Worker, session: &Session, info: &CommandInfo) -> bool {
     match server.pause.mode(worker.now.unix_ms) {
         None => false,
         // What ends or shortens a pause must not be held back by it.
         Some(PauseMode::All) => info.spec.name != "client",
-        Some(PauseMode::Write) => info.spec.flags.intersects(Flags::WRITE | Flags::MAY_REPLICATE),
+        Some(PauseMode::Write) => {
+            let flags = match &session.multi {
+                // Queueing writes nothing; EXEC does.
+                Some(multi) if info.spec.name == "exec" => multi.flags(),
+                Some(_) => Flags::empty(),
+                None => info.spec.flags,
+            };
+            flags.intersects(Flags::WRITE | Flags::MAY_REPLICATE)
+        }
     }
 }
 
@@ -264,16 +283,27 @@ fn run_one<'s>(
     }
     let mut ran = None;
     let result = match admit(server, session, args, info) {
+        Ok(info) if session.multi.is_some() && !info.spec.flags.contains(Flags::OUTSIDE_MULTI) => {
+            queue(server, session, info, args, out)
+        }
         Ok(info) => {
             ran = Some(info);
             session.client.last_command.store(info.id as u16 + 1, std::sync::atomic::Ordering::Relaxed);
-            run_locked(server, worker, session, args, info, position, out)
+            let result = run_locked(server, worker, session, args, info, position, out);
+            if worker.held_up {
+                out.rewind(mark);
+                return None;
+            }
+            if !worker.unserved.is_empty() {
+                serve_unserved(server, worker, session);
+            }
+            result
         }
         Err(fault) => {
             if let Ok(info) = info {
                 worker.stats.command(info.id).rejected.add(1);
             }
-            Err(fault)
+            Err(refuse(server, session, info, fault))
         }
     };
     if let Err(fault) = result {
@@ -287,6 +317,55 @@ fn run_one<'s>(
         return None;
     }
     ran
+}
+
+/// Queues a command of a transaction.
+fn queue(
+    server: &Server,
+    session: &mut Session,
+    info: &CommandInfo,
+    args: Args<'_>,
+    out: &mut Output,
+) -> CmdResult {
+    let refusal = if info.spec.flags.contains(Flags::NO_MULTI) {
+        Err(Fault::Text("ERR Command not allowed inside a transaction"))
+    } else {
+        gather_stripes(server, info, args, &mut Vec::new())
+    };
+    let Some(multi) = &mut session.multi else { unreachable!("queue: inside MULTI") };
+    match refusal {
+        Ok(()) => multi.push(info, args),
+        Err(_) => multi.aborted = true,
+    }
+    refusal?;
+    out.tail().extend_from_slice(b"+QUEUED\r\n");
+    Ok(())
+}
+
+/// What refusing a command does to the transaction that it was meant for.
+#[cold]
+fn refuse(server: &Server, session: &mut Session, info: Result<&CommandInfo, ()>, fault: Fault) -> Fault {
+    if info.is_ok_and(|info| info.spec.name == "exec") {
+        session.multi = None;
+        session.watching.drain(..).for_each(|watch| server.watches.unwatch(watch));
+        let reason = fault.bytes();
+        let reason = reason.strip_prefix(b"ERR ").unwrap_or(reason);
+        return Fault::Quoting([b"EXECABORT Transaction discarded because of: ", reason].concat());
+    }
+    if let Some(multi) = &mut session.multi {
+        multi.aborted = true;
+    }
+    fault
+}
+
+/// Serves waiting clients whose stripes were not to be had when their keys became ready.
+pub(crate) fn serve_unserved(server: &Server, worker: &mut Worker, session: &mut Session) {
+    while let Some(mut unserved) = worker.unserved.pop() {
+        let mut ctx = Ctx::new(server, worker, session, None, None);
+        ctx.hold_patiently(Some(&mut unserved.stripes));
+        blocking::serve(&mut ctx, unserved.db, &unserved.key);
+        ctx.settle();
+    }
 }
 
 #[cold]
@@ -337,7 +416,12 @@ fn admit<'s>(
     if !session.authenticated && info.needs_auth() && server.requires_auth() {
         return Err(Fault::NO_AUTH);
     }
-    if info.spec.flags.contains(Flags::DENYOOM) && server.out_of_memory() {
+    let needs_memory = info.spec.flags.contains(Flags::DENYOOM)
+        || session
+            .multi
+            .as_ref()
+            .is_some_and(|multi| info.spec.name == "exec" && multi.flags().contains(Flags::DENYOOM));
+    if needs_memory && server.out_of_memory() {
         return Err(Fault::OOM);
     }
     Ok(info)
@@ -355,26 +439,35 @@ fn run_locked(
 ) -> CmdResult {
     let keyspace = &server.keyspace;
     let mut reply = Reply::new(out, session.proto);
+    // What is locked; `None` if the command is to come again, since somebody holds a stripe for long.
     let (locked, hashed) = match info.keys {
         KeyRule::One(at) => {
             let position = position.unwrap_or_else(|| keyspace.position(&args[at]));
-            (Some(keyspace.lock(position)), Some((&args[at], position)))
+            (keyspace.lock_briefly(position).map(Some), Some((&args[at], position)))
         }
-        _ if info.spec.flags.contains(Flags::ALL_STRIPES) => (Some(keyspace.lock_all()), None),
-        KeyRule::None => (None, None),
+        _ if info.spec.flags.contains(Flags::ALL_STRIPES) => (keyspace.lock_all_briefly().map(Some), None),
+        KeyRule::None => (Some(None), None),
         KeyRule::Many { .. } | KeyRule::Specs => {
             let mut stripes = std::mem::take(&mut worker.stripes);
             stripes.clear();
             let gathered = gather_stripes(server, info, args, &mut stripes);
-            let locked =
-                (gathered.is_ok() && !stripes.is_empty()).then(|| keyspace.lock_stripes(&mut stripes));
+            let locked = match gathered.is_ok() && !stripes.is_empty() {
+                true => keyspace.lock_stripes_briefly(&mut stripes).map(Some),
+                false => Some(None),
+            };
             worker.stripes = stripes;
             gathered?;
             (locked, None)
         }
     };
+    let Some(locked) = locked else {
+        worker.held_up = true;
+        return Ok(());
+    };
     let mut ctx = Ctx::new(server, worker, session, locked, hashed);
-    (info.spec.run)(&mut ctx, args, &mut reply)
+    let result = (info.spec.run)(&mut ctx, args, &mut reply);
+    ctx.settle();
+    result
 }
 
 /// The stripes of all keys of a command; in cluster mode, an error if they are of several slots.

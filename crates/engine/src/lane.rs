@@ -3,8 +3,10 @@
 //! A job holds O(1) clones of what it reads; it holds no stripe unless it asks for some, and then it
 //! runs a piece of command under them as a worker would.
 
+use store::Locked;
+
 use crate::ctx::Ctx;
-use crate::dispatch::note_slow;
+use crate::dispatch::{note_slow, serve_unserved};
 use crate::fault::CmdResult;
 use crate::output::Output;
 use crate::reply::Reply;
@@ -34,33 +36,45 @@ pub struct Call {
     pub args: Vec<Vec<u8>>,
 }
 
+/// What a job finds around it: the lane's thread, or the transaction that it is a part of.
+trait Place {
+    fn server(&self) -> &Server;
+    fn worker(&mut self) -> &mut Worker;
+    fn session(&self) -> &Session;
+    fn held(&self) -> Option<&Locked<'_>>;
+    fn with_stripes(&mut self, stripes: Option<Vec<usize>>, work: &mut dyn FnMut(&mut Ctx<'_>));
+}
+
 /// The place a job runs in.
 pub struct Lane<'a> {
-    server: &'a Server,
-    worker: &'a mut Worker,
-    session: &'a mut Session,
+    place: &'a mut dyn Place,
     out: Output,
 }
 
 impl Lane<'_> {
     /// What all workers share.
     pub fn server(&self) -> &Server {
-        self.server
+        self.place.server()
     }
 
     /// Where the job's reply goes.
     pub fn reply(&mut self) -> Reply<'_> {
-        Reply::new(&mut self.out, self.session.proto)
+        Reply::new(&mut self.out, self.place.session().proto)
     }
 
     /// The lane's randomness.
     pub fn rng(&mut self) -> &mut fastrand::Rng {
-        &mut self.worker.rng
+        &mut self.place.worker().rng
     }
 
     /// The connection's database.
     pub fn db(&self) -> usize {
-        self.session.db
+        self.place.session().db
+    }
+
+    /// What is held already, inside a transaction or script.
+    pub fn held(&self) -> Option<&Locked<'_>> {
+        self.place.held()
     }
 
     /// Runs `work` holding the stripes of `keys`.
@@ -69,14 +83,95 @@ impl Lane<'_> {
         keys: &[&[u8]],
         work: impl FnOnce(&mut Ctx<'_>, &mut Reply<'_>) -> CmdResult<R>,
     ) -> CmdResult<R> {
-        let mut stripes: Vec<usize> =
-            keys.iter().map(|key| self.server.keyspace.position(key).stripe()).collect();
-        self.worker.set_now(self.server.clock.now());
-        let locked = (!stripes.is_empty()).then(|| self.server.keyspace.lock_stripes(&mut stripes));
-        let proto = self.session.proto;
-        let mut ctx = Ctx::new(self.server, self.worker, self.session, locked, None);
-        work(&mut ctx, &mut Reply::new(&mut self.out, proto))
+        let keyspace = &self.place.server().keyspace;
+        let stripes = keys.iter().map(|key| keyspace.position(key).stripe()).collect();
+        self.with_stripes(Some(stripes), work)
     }
+
+    /// Runs `work` holding these stripes, or all.
+    pub fn with_stripes<R>(
+        &mut self,
+        stripes: Option<Vec<usize>>,
+        work: impl FnOnce(&mut Ctx<'_>, &mut Reply<'_>) -> CmdResult<R>,
+    ) -> CmdResult<R> {
+        let (mut work, mut result) = (Some(work), None);
+        let (out, proto) = (&mut self.out, self.place.session().proto);
+        self.place.with_stripes(stripes, &mut |ctx| {
+            let work = work.take().expect("with-stripes: called once");
+            result = Some(work(ctx, &mut Reply::new(out, proto)));
+        });
+        result.expect("with-stripes: called once")
+    }
+}
+
+/// The lane's own thread.
+struct Thread<'a> {
+    server: &'a Server,
+    worker: &'a mut Worker,
+    session: &'a mut Session,
+}
+
+impl Place for Thread<'_> {
+    fn server(&self) -> &Server {
+        self.server
+    }
+
+    fn worker(&mut self) -> &mut Worker {
+        self.worker
+    }
+
+    fn session(&self) -> &Session {
+        self.session
+    }
+
+    fn held(&self) -> Option<&Locked<'_>> {
+        None
+    }
+
+    fn with_stripes(&mut self, mut stripes: Option<Vec<usize>>, work: &mut dyn FnMut(&mut Ctx<'_>)) {
+        self.worker.set_now(self.server.clock.now());
+        let _long = self.server.keyspace.hold_long();
+        let mut ctx = Ctx::new(self.server, self.worker, self.session, None, None);
+        if stripes.as_ref().is_none_or(|stripes| !stripes.is_empty()) {
+            ctx.hold_patiently(stripes.as_mut());
+        }
+        work(&mut ctx);
+        ctx.settle();
+        drop(ctx);
+        serve_unserved(self.server, self.worker, self.session);
+    }
+}
+
+/// A job of a command inside a transaction or script holds what that holds.
+impl Place for Ctx<'_> {
+    fn server(&self) -> &Server {
+        Ctx::server(self)
+    }
+
+    fn worker(&mut self) -> &mut Worker {
+        Ctx::worker(self)
+    }
+
+    fn session(&self) -> &Session {
+        self.session_ref()
+    }
+
+    fn held(&self) -> Option<&Locked<'_>> {
+        Ctx::held(self)
+    }
+
+    fn with_stripes(&mut self, _: Option<Vec<usize>>, work: &mut dyn FnMut(&mut Ctx<'_>)) {
+        work(self);
+    }
+}
+
+/// Runs a job at once, as a part of the transaction or script that `ctx` is in.
+pub(crate) fn run_inline(ctx: &mut Ctx<'_>, job: Job, reply: &mut Reply<'_>) -> CmdResult {
+    let mut lane = Lane { place: ctx, out: Output::new() };
+    let result = job(&mut lane);
+    let out = lane.out;
+    reply.output().append(out);
+    result
 }
 
 /// Runs a job and returns its reply.
@@ -84,19 +179,22 @@ pub fn run(server: &Server, worker: &mut Worker, deferred: Deferred) -> Output {
     let Deferred { job, mut session, call } = deferred;
     let started = server.clock.now();
     worker.set_now(started);
-    let mut lane = Lane { server, worker, session: &mut session, out: Output::new() };
+    let mut thread = Thread { server, worker, session: &mut session };
+    let mut lane = Lane { place: &mut thread, out: Output::new() };
     let mark = lane.out.mark();
     let result = job(&mut lane);
+    let mut out = lane.out;
     let failed = result.is_err();
     if let Err(fault) = result {
-        lane.out.rewind(mark);
+        out.rewind(mark);
         server.errors.count(fault.code());
-        lane.worker.stats.errors.add(1);
-        lane.reply().encoder().error_bytes(fault.bytes());
+        worker.stats.errors.add(1);
+        Reply::new(&mut out, session.proto).encoder().error_bytes(fault.bytes());
     }
     // CLIENT REPLY OFF or SKIP was in force when the command ran.
-    let is_swallowed = lane.session.reply_mode != ReplyMode::On;
-    let out = if is_swallowed { Output::new() } else { lane.out };
+    if session.reply_mode != ReplyMode::On {
+        out = Output::new();
+    }
     if let Some(call) = call {
         let now = server.clock.now();
         let elapsed_us = now.mono_us - started.mono_us;

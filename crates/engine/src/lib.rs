@@ -4,6 +4,7 @@
 //! [`Session`](session::Session) what a connection has; [`dispatch::run_batch`] runs decoded commands.
 
 pub mod args;
+pub mod blocking;
 pub mod clients;
 pub mod cluster_face;
 mod commands;
@@ -11,9 +12,11 @@ pub mod compat;
 pub mod config;
 pub mod ctx;
 pub mod dispatch;
+pub mod effects;
 pub mod fault;
 pub mod lane;
 pub mod latency;
+pub mod letter;
 pub mod output;
 pub mod reply;
 pub mod server;
@@ -22,5 +25,7 @@ pub mod slowlog;
 pub mod stats;
 pub mod table;
 pub mod testing;
+pub mod transaction;
 pub mod value;
+pub mod watches;
 pub mod worker;

@@ -6,8 +6,9 @@
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
+use std::sync::Arc;
 
-use base::limits::{OUTPUT_BUFFER_BYTES, OUTPUT_PART_BYTES, STREAM_PIECE_BYTES};
+use base::limits::{OUTPUT_BUFFER_BYTES, OUTPUT_PART_BYTES, SHARE_BYTES_MIN, STREAM_PIECE_BYTES};
 use resp::{Encoder, Proto};
 use store::Chunk;
 
@@ -26,6 +27,7 @@ impl<F: FnMut(&mut Encoder<'_>) -> bool + Send> Stream for F {
 enum Part {
     Bytes(Vec<u8>),
     Chunk(Chunk),
+    Shared(Arc<[u8]>),
     Stream(Box<dyn Stream>, Proto),
 }
 
@@ -138,6 +140,18 @@ impl Output {
         self.parts.push_back(Part::Chunk(chunk));
     }
 
+    /// Queues bytes that many connections are sent. Short ones are copied: sending a part costs more than that.
+    pub fn push_shared(&mut self, bytes: Arc<[u8]>) {
+        if bytes.len() < SHARE_BYTES_MIN {
+            self.tail.extend_from_slice(&bytes);
+            self.seal_if_long();
+            return;
+        }
+        self.seal_tail();
+        self.queued_bytes += bytes.len();
+        self.parts.push_back(Part::Shared(bytes));
+    }
+
     /// Queues the rest of a reply that is made piece by piece.
     pub fn push_stream(&mut self, stream: Box<dyn Stream>, proto: Proto) {
         self.seal_tail();
@@ -190,6 +204,7 @@ impl Output {
         match self.parts.pop_back() {
             Some(Part::Bytes(bytes)) => self.queued_bytes -= bytes.len(),
             Some(Part::Chunk(chunk)) => self.queued_bytes -= chunk.as_ref().len(),
+            Some(Part::Shared(bytes)) => self.queued_bytes -= bytes.len(),
             Some(Part::Stream(..)) => self.streams -= 1,
             None => {}
         }
@@ -231,6 +246,7 @@ impl Output {
             let bytes: &[u8] = match part {
                 Part::Bytes(bytes) => bytes,
                 Part::Chunk(chunk) => chunk.as_ref(),
+                Part::Shared(bytes) => bytes,
                 Part::Stream(..) => return count,
             };
             if count == slices.len() {
@@ -260,6 +276,7 @@ impl Output {
             let len = match part {
                 Part::Bytes(bytes) => bytes.len(),
                 Part::Chunk(chunk) => chunk.as_ref().len(),
+                Part::Shared(bytes) => bytes.len(),
                 Part::Stream(..) => break,
             };
             if left < len {

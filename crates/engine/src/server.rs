@@ -1,17 +1,21 @@
 //! What all workers share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 use base::clock::{Clock, Now};
 use parking_lot::Mutex;
 use store::{Keyspace, Placement, Thresholds};
 
-use crate::clients::Clients;
+use crate::blocking::Waiters;
+use crate::clients::{Client, Clients};
 use crate::config::Config;
+use crate::letter::Letter;
+use crate::session::Session;
 use crate::slowlog::Slowlog;
 use crate::stats::{CommandTotals, Counter, ErrorStats, HISTOGRAM_BUCKETS, Rate, WorkerStats};
 use crate::table::{CommandId, Registry, registry_for};
+use crate::watches::Watches;
 
 /// The version of Redis whose commands, replies and texts this server has: what clients go by.
 pub const REDIS_VERSION: &str = "7.4.2";
@@ -89,7 +93,9 @@ pub struct Process {
 /// What the threads around the engine do for it: engine code itself owns no socket.
 pub trait Host: Send + Sync {
     /// Has the client's worker close it soon.
-    fn kill(&self, client: &crate::clients::Client);
+    fn kill(&self, client: &Client);
+    /// Hands a letter to a worker, which delivers it after its turn.
+    fn post(&self, worker: usize, letter: Letter);
     /// Ends the process in an orderly way.
     fn shutdown(&self);
     /// CPU time of the process so far.
@@ -107,12 +113,19 @@ pub struct CpuSeconds {
     pub system: f64,
 }
 
-/// A host for tests and tools: nothing to wake.
-pub struct NoHost;
+/// A host for tests and tools: nothing to wake. Letters stay where the test finds them.
+#[derive(Clone, Default)]
+pub struct NoHost {
+    /// What was posted, and to which worker.
+    pub letters: Arc<Mutex<Vec<(usize, Letter)>>>,
+}
 
 impl Host for NoHost {
-    fn kill(&self, client: &crate::clients::Client) {
+    fn kill(&self, client: &Client) {
         client.kill.store(true, Relaxed);
+    }
+    fn post(&self, worker: usize, letter: Letter) {
+        self.letters.lock().push((worker, letter));
     }
     fn shutdown(&self) {}
     fn cpu_seconds(&self) -> CpuSeconds {
@@ -172,6 +185,10 @@ pub struct Server {
     pub latency: crate::latency::LatencyMonitor,
     /// The face of a cluster of one node.
     pub cluster: crate::cluster_face::ClusterFace,
+    /// Clients that wait for keys.
+    pub waiters: Waiters,
+    /// Keys that transactions depend on.
+    pub watches: Watches,
 }
 
 impl Server {
@@ -187,8 +204,10 @@ impl Server {
         let workers = process.workers.max(1);
         let placement = if config.bool("cluster-enabled") { Placement::Slots } else { Placement::Hash };
         let cluster = crate::cluster_face::ClusterFace::new(&config, &process);
+        let keyspace = Keyspace::new(config.int("databases").max(1) as usize, placement, started.unix_ms);
+        keyspace.report_expired(true);
         Ok(Server {
-            keyspace: Keyspace::new(config.int("databases").max(1) as usize, placement, started.unix_ms),
+            keyspace,
             registry,
             clients: Clients::default(),
             stats: (0..=workers).map(|_| Arc::new(WorkerStats::new(registry.len()))).collect(),
@@ -202,11 +221,44 @@ impl Server {
             resident_bytes: AtomicU64::new(host.resident_bytes()),
             latency: crate::latency::LatencyMonitor::default(),
             cluster,
+            waiters: Waiters::default(),
+            watches: Watches::default(),
             config,
             clock,
             process,
             host,
         })
+    }
+
+    /// True if anybody but the journal has to be told of writes.
+    #[inline]
+    pub fn has_observers(&self) -> bool {
+        self.watches.any() || self.waiters.any()
+    }
+
+    /// Forgets what a connection has here that ends with it.
+    pub fn disconnect(&self, session: &mut Session) {
+        session.multi = None;
+        session.watching.drain(..).for_each(|watch| self.watches.unwatch(watch));
+        if let Some(waiter) = self.waiters.of_client(session.client.id) {
+            self.waiters.cancel(&waiter);
+        }
+        self.clients.close(&session.client);
+    }
+
+    /// A slice of active expiry: see [`Keyspace::expire_slice`].
+    pub fn expire_slice(&self, stripe: usize, now_ms: i64, keys_max: usize) -> (usize, bool) {
+        self.keyspace.expire_slice(stripe, now_ms, keys_max, &mut |db, key| {
+            if self.watches.any() {
+                self.watches.touch(db, key);
+            }
+        })
+    }
+
+    /// Sends a letter to a connection, wherever it lives. A connection that others write to does not move.
+    pub fn post(&self, client: &Client, letter: impl FnOnce(usize, u64) -> Letter) {
+        let worker = usize::from(client.worker.load(SeqCst));
+        self.host.post(worker, letter(client.token.load(SeqCst) as usize, client.id));
     }
 
     /// A counter summed over all workers.

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use resp::Proto;
 
 use crate::clients::Client;
+use crate::transaction::Transaction;
+use crate::watches::Watch;
 
 /// CLIENT REPLY.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,6 +44,10 @@ pub struct Session {
     pub asking: bool,
     /// To be closed when its replies are sent (QUIT, CLIENT KILL of itself).
     pub close_after_reply: bool,
+    /// Commands queued since MULTI.
+    pub multi: Option<Box<Transaction>>,
+    /// Keys that the next EXEC depends on.
+    pub watching: Vec<Watch>,
 }
 
 impl Session {
@@ -58,11 +64,19 @@ impl Session {
             readonly: false,
             asking: false,
             close_after_reply: false,
+            multi: None,
+            watching: Vec::new(),
         }
     }
 
-    /// What a job on the long lane sees of its connection.
-    pub fn for_lane(&self) -> Session {
-        Session { close_after_reply: false, client: self.client.clone(), ..*self }
+    /// The connection as a command sees it that runs apart from it: on the long lane, or when it is served.
+    pub fn snapshot(&self) -> Session {
+        Session {
+            client: self.client.clone(),
+            close_after_reply: false,
+            multi: None,
+            watching: Vec::new(),
+            ..*self
+        }
     }
 }

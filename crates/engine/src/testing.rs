@@ -61,8 +61,12 @@ impl Harness {
     fn of(config: Config) -> Harness {
         let clock = Arc::new(ManualClock::new(1_704_067_200_000));
         let process = Process { workers: 1, run_id: "0".repeat(40), ..Process::default() };
-        let server =
-            Server::new(Arc::new(config), Box::new(SharedClock(clock.clone())), process, Box::new(NoHost));
+        let server = Server::new(
+            Arc::new(config),
+            Box::new(SharedClock(clock.clone())),
+            process,
+            Box::new(NoHost::default()),
+        );
         let server = server.expect("a valid configuration");
         let worker = Worker::new(0, server.stats[0].clone(), 1, clock.now());
         let local = std::net::SocketAddr::from(([127, 0, 0, 1], 6379));

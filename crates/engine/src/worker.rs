@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use base::clock::Now;
 
+use crate::blocking::{Unserved, Waiter};
+use crate::effects::Effects;
 use crate::lane::Deferred;
 use crate::stats::WorkerStats;
 
@@ -23,6 +25,16 @@ pub struct Worker {
     pub turn_ends_us: u64,
     /// What the command that just ran left to the long lane.
     pub deferred: Option<Deferred>,
+    /// What the client of the command that just ran waits for.
+    pub blocked: Option<Arc<Waiter>>,
+    /// The command of a waiting client, run again, found nothing again.
+    pub(crate) blocked_again: bool,
+    /// The command could not run: a stripe that it needs is held for long.
+    pub held_up: bool,
+    /// What the running commands have set off.
+    pub(crate) effects: Effects,
+    /// Waiting clients whose turn has come, but who need stripes that were not to be had.
+    pub(crate) unserved: Vec<Unserved>,
     /// Scratch for the stripes of a command's keys.
     pub(crate) stripes: Vec<usize>,
 }
@@ -38,6 +50,11 @@ impl Worker {
             access_clock: 0,
             turn_ends_us: u64::MAX,
             deferred: None,
+            blocked: None,
+            blocked_again: false,
+            held_up: false,
+            effects: Effects::default(),
+            unserved: Vec::new(),
             stripes: Vec::new(),
         };
         worker.set_now(now);

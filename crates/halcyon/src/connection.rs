@@ -14,8 +14,10 @@
 
 use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
 
 use base::limits::{OUTPUT_HIGH_WATER_BYTES, OUTPUT_LOW_WATER_BYTES};
+use engine::blocking::Waiter;
 use engine::output::Output;
 use engine::session::Session;
 use mio::event::Source;
@@ -99,6 +101,10 @@ pub enum Wait {
     Lane,
     /// The end of CLIENT PAUSE.
     Pause,
+    /// A key, or the end of its patience: [`Connection::waiter`].
+    Key,
+    /// A stripe that somebody holds for long.
+    Stripe,
 }
 
 /// One connection, owned by one worker at a time.
@@ -115,6 +121,8 @@ pub struct Connection {
     pub out: Output,
     /// What it waits for.
     pub wait: Wait,
+    /// Its place in the queues of the keys it waits for.
+    pub waiter: Option<Arc<Waiter>>,
     /// The socket may have bytes: an edge was seen and no read has come back empty since.
     pub readable: bool,
     /// The client closed its side, or the connection broke.
@@ -158,6 +166,7 @@ impl Connection {
             input: Vec::new(),
             out: Output::new(),
             wait: Wait::None,
+            waiter: None,
             readable: true,
             hung_up: false,
             writable: true,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
+use engine::letter::Letter;
 use engine::worker::Worker;
 
 use crate::shared::{LaneTask, Message, Shared};
@@ -15,6 +16,6 @@ pub fn run(shared: &Arc<Shared>, tasks: &Receiver<LaneTask>, seed: u64) {
     while let Ok(LaneTask { deferred, worker, token }) = tasks.recv() {
         let client_id = deferred.session.client.id;
         let output = engine::lane::run(server, &mut engine, deferred);
-        shared.mailboxes[worker].send(Message::LaneReply { token, client_id, output });
+        shared.mailboxes[worker].send(Message::Letter(Letter::Reply { token, client_id, output }));
     }
 }

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use engine::clients::Client;
 use engine::lane::Deferred;
-use engine::output::Output;
+use engine::letter::Letter;
 use engine::server::{CpuSeconds, Host, Server};
 
 use crate::connection::Connection;
@@ -16,8 +16,8 @@ use crate::mailbox;
 pub enum Message {
     /// Take over a connection.
     Adopt(Box<Connection>),
-    /// The long lane's reply for a connection, by its token and client id.
-    LaneReply { token: usize, client_id: u64, output: Output },
+    /// Something for one of its connections.
+    Letter(Letter),
     /// Close a connection.
     Kill { token: usize, client_id: u64 },
 }
@@ -90,6 +90,10 @@ impl Host for ProcessHost {
         let worker = usize::from(client.worker.load(Ordering::SeqCst));
         let token = client.token.load(Ordering::SeqCst) as usize;
         self.mailboxes[worker].send(Message::Kill { token, client_id: client.id });
+    }
+
+    fn post(&self, worker: usize, letter: Letter) {
+        self.mailboxes[worker].send(Message::Letter(letter));
     }
 
     fn shutdown(&self) {

@@ -1,6 +1,7 @@
 //! A worker thread: its own poll, its own listeners, its own connections for their whole life, and any
 //! command run to completion.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -13,6 +14,8 @@ use base::limits::{
 };
 use engine::clients::Peer;
 use engine::dispatch::{Stop, run_batch};
+use engine::letter::Letter;
+use engine::output::Output;
 use engine::session::Session;
 use engine::worker::Worker as Engine;
 use mio::{Events, Poll, Token};
@@ -31,6 +34,8 @@ const EVENTS_MAX: usize = 1024;
 const TICK_US: u64 = 100_000;
 /// Longest time until a worker notices that a pause has ended.
 const PAUSE_CHECK_MS: i64 = 9;
+/// Time between two tries to get a stripe that is held for long.
+const HELD_UP_RETRY_US: u64 = 1_000;
 /// Output buffers kept for reuse.
 const SPARE_BUFFERS_MAX: usize = 64;
 /// A lent buffer that grew beyond this is not kept.
@@ -61,6 +66,10 @@ pub struct Worker {
     ready: Vec<usize>,
     /// Connections that a CLIENT PAUSE holds back.
     paused: Vec<usize>,
+    /// Connections whose next command needs a stripe that is held for long.
+    held_up: Vec<usize>,
+    /// When waiting connections give up: (`Now::mono_us`, token, client id).
+    deadlines: BTreeSet<(u64, usize, u64)>,
     batch: Batch,
     read_buffer: Vec<u8>,
     spare_buffers: Vec<Vec<u8>>,
@@ -119,6 +128,8 @@ impl Worker {
             connections: Slab::new(),
             ready: Vec::new(),
             paused: Vec::new(),
+            held_up: Vec::new(),
+            deadlines: BTreeSet::new(),
             batch: Batch::new(),
             read_buffer: vec![0; READ_BUFFER_BYTES],
             spare_buffers: Vec::new(),
@@ -174,6 +185,12 @@ impl Worker {
             let left_ms = self.shared.server.pause.until_ms() - self.engine.now.unix_ms;
             wait_us = wait_us.min(left_ms.clamp(0, PAUSE_CHECK_MS) as u64 * 1000 + 1000);
         }
+        if !self.held_up.is_empty() {
+            wait_us = wait_us.min(HELD_UP_RETRY_US);
+        }
+        if let Some((deadline_us, ..)) = self.deadlines.first() {
+            wait_us = wait_us.min(deadline_us.saturating_sub(self.engine.now.mono_us));
+        }
         Duration::from_micros(wait_us)
     }
 
@@ -183,7 +200,8 @@ impl Worker {
         connection.readable |= event.is_readable() || connection.hung_up;
         connection.writable |= event.is_writable() || event.is_write_closed() || event.is_error();
         // As Redis: a client that gives up during a pause leaves nothing behind, its command included.
-        connection.aborted |= connection.hung_up && connection.wait == Wait::Pause;
+        // Nor does one that gives up while it waits for a key.
+        connection.aborted |= connection.hung_up && matches!(connection.wait, Wait::Pause | Wait::Key);
         // Its turn comes after the events: not two in a row.
         if !connection.queued {
             self.turn(token);
@@ -438,6 +456,21 @@ impl Worker {
                 self.shared.server.clients.set_blocked(&connection.session.client, true);
                 self.paused.push(token);
             }
+            Stop::Busy => {
+                connection.wait = Wait::Stripe;
+                self.held_up.push(token);
+            }
+            Stop::Blocked => {
+                let waiter = self.engine.blocked.take().expect("waiting-client: the dispatcher reported one");
+                connection.wait = Wait::Key;
+                self.shared.server.clients.set_blocked(&connection.session.client, true);
+                if let Some(deadline_us) = waiter.deadline_us {
+                    self.deadlines.insert((deadline_us, token, connection.session.client.id));
+                }
+                connection.waiter = Some(waiter);
+                // It left before it began to wait.
+                connection.aborted |= connection.hung_up;
+            }
             Stop::Deferred => {
                 connection.wait = Wait::Lane;
                 self.shared.server.clients.set_blocked(&connection.session.client, true);
@@ -474,7 +507,7 @@ impl Worker {
         for message in shared.mailboxes[self.index].take() {
             match message {
                 Message::Adopt(connection) => self.adopt(connection),
-                Message::LaneReply { token, client_id, output } => self.lane_reply(token, client_id, output),
+                Message::Letter(letter) => self.deliver(letter),
                 Message::Kill { token, client_id } => {
                     if self.is_client(token, client_id)
                         && let Some(connection) = self.connections[token].take()
@@ -491,16 +524,69 @@ impl Worker {
         connection.is_some_and(|connection| connection.session.client.id == client_id)
     }
 
-    fn lane_reply(&mut self, token: usize, client_id: u64, output: engine::output::Output) {
-        if !self.is_client(token, client_id) {
-            return;
+    fn deliver(&mut self, letter: Letter) {
+        match letter {
+            Letter::Push { token, client_id, bytes } => {
+                if self.is_client(token, client_id)
+                    && let Some(connection) = &mut self.connections[token]
+                {
+                    let spare = &mut self.spare_buffers;
+                    connection
+                        .out
+                        .lend(|| spare.pop().unwrap_or_else(|| Vec::with_capacity(OUTPUT_BUFFER_BYTES)));
+                    connection.out.push_shared(bytes);
+                    self.turn(token);
+                }
+            }
+            Letter::Reply { token, client_id, output } => {
+                if self.is_client(token, client_id) {
+                    self.end_wait(token, output);
+                }
+            }
         }
+    }
+
+    /// Gives a waiting connection what it waited for.
+    fn end_wait(&mut self, token: usize, output: Output) {
         if let Some(connection) = &mut self.connections[token] {
             connection.out.append(output);
             connection.wait = Wait::None;
-            self.shared.server.clients.set_blocked(&connection.session.client, false);
+            let client = &connection.session.client;
+            self.shared.server.clients.set_blocked(client, false);
+            if let Some(deadline_us) = connection.waiter.take().and_then(|waiter| waiter.deadline_us) {
+                self.deadlines.remove(&(deadline_us, token, client.id));
+            }
         }
         self.turn(token);
+    }
+
+    /// Answers the connections whose time to wait is over.
+    fn end_waits(&mut self) {
+        while let Some((deadline_us, token, client_id)) = self.deadlines.first().copied()
+            && deadline_us <= self.engine.now.mono_us
+        {
+            self.deadlines.pop_first();
+            if !self.is_client(token, client_id) {
+                continue;
+            }
+            let waiter = self.connections[token].as_ref().and_then(|connection| connection.waiter.clone());
+            // Where it was answered just now, the letter is on its way.
+            if let Some(output) = waiter.and_then(|waiter| self.shared.server.waiters.time_out(&waiter)) {
+                self.end_wait(token, output);
+            }
+        }
+    }
+
+    /// Lets the connections try again whose command needs a stripe that was held for long.
+    fn retry_held_up(&mut self) {
+        for token in std::mem::take(&mut self.held_up) {
+            if let Some(Some(connection)) = self.connections.get_mut(token)
+                && connection.wait == Wait::Stripe
+            {
+                connection.wait = Wait::None;
+                self.turn(token);
+            }
+        }
     }
 
     fn accept(&mut self, number: usize) {
@@ -557,7 +643,7 @@ impl Worker {
         let token = self.connections.vacant_key();
         if let Err(error) = connection.stream.register(self.poll.registry(), Token(token)) {
             tracing::warn!("Registering a client connection failed: {error}");
-            self.shared.server.clients.close(&connection.session.client);
+            self.shared.server.disconnect(&mut connection.session);
             return;
         }
         let client = &connection.session.client;
@@ -577,7 +663,10 @@ impl Worker {
     fn forget(&mut self, token: usize, mut connection: Box<Connection>) {
         self.connections.remove(token);
         self.shared.loads[self.index].fetch_sub(1, Relaxed);
-        self.shared.server.clients.close(&connection.session.client);
+        self.shared.server.disconnect(&mut connection.session);
+        if let Some(deadline_us) = connection.waiter.take().and_then(|waiter| waiter.deadline_us) {
+            self.deadlines.remove(&(deadline_us, token, connection.session.client.id));
+        }
         self.keep_buffer(connection.out.reclaim());
         if connection.out.is_streaming() {
             self.shared.server.keyspace.discard_elsewhere(Box::new(std::mem::take(&mut connection.out)));
@@ -590,6 +679,8 @@ impl Worker {
             self.expire();
         }
         self.end_pauses();
+        self.end_waits();
+        self.retry_held_up();
         if self.engine.now.mono_us < self.next_tick_us {
             return;
         }
@@ -614,7 +705,7 @@ impl Worker {
         let own_stripes = (store::STRIPES - self.index).div_ceil(workers);
         while idle_stripes < own_stripes {
             let stripe = self.index + self.expire_at_stripe * workers;
-            let (removed, more) = server.keyspace.expire_slice(stripe, started.unix_ms, EXPIRE_SLICE_KEYS);
+            let (removed, more) = server.expire_slice(stripe, started.unix_ms, EXPIRE_SLICE_KEYS);
             if !more {
                 self.expire_at_stripe = (self.expire_at_stripe + 1) % own_stripes;
                 idle_stripes += 1;
@@ -700,7 +791,7 @@ impl Worker {
                 connection.writable = true;
                 self.shared.mailboxes[target].send(Message::Adopt(connection));
             } else {
-                self.shared.server.clients.close(&connection.session.client);
+                self.shared.server.disconnect(&mut connection.session);
             }
         }
     }

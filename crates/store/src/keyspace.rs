@@ -15,7 +15,10 @@
 
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst,
+};
+use std::time::Duration;
 
 use base::slot::{SLOT_COUNT, slot_of};
 use parking_lot::{Mutex, MutexGuard};
@@ -32,6 +35,8 @@ const SLOTS: usize = SLOT_COUNT as usize;
 pub const STRIPES: usize = 1024;
 const STRIPE_SLOTS: usize = SLOTS / STRIPES;
 const COUNT_SHARDS: usize = 16;
+/// How long a worker waits for a stripe before it looks whether somebody holds it for long.
+const LOCK_PATIENCE: Duration = Duration::from_micros(100);
 /// A value with more allocations than this is dropped by the reaper, not by a worker.
 const HEAVY_WEIGHT: usize = 64;
 /// Bits of a position that a scan cursor keeps: 53, so that a cursor is exact in a double.
@@ -157,6 +162,18 @@ impl Database {
     pub(crate) fn keys(&self) -> usize {
         self.total(|counts| &counts.keys).max(0) as usize
     }
+
+    /// Takes all tables out. The caller holds every stripe.
+    pub(crate) fn take_tables(&self) -> Vec<Detached> {
+        let roots = self.roots.iter().filter_map(Detached::from_root).collect();
+        self.slot_keys.iter().for_each(|keys| keys.store(0, Relaxed));
+        for counts in &self.counts {
+            counts.keys.store(0, Relaxed);
+            counts.expires.store(0, Relaxed);
+            counts.expire_sum_ms.store(0, Relaxed);
+        }
+        roots
+    }
 }
 
 /// Size of a database, as INFO's keyspace section prints it.
@@ -182,6 +199,10 @@ pub struct Keyspace {
     reaper: Mutex<Option<Reaper>>,
     pub(crate) expired_keys: AtomicU64,
     expired_time_cap_reached: AtomicU64,
+    /// Somebody wants to be told which keys expired.
+    pub(crate) reports_expired: AtomicBool,
+    /// Threads that hold stripes, or are about to, for longer than a worker may wait.
+    long_holders: AtomicUsize,
 }
 
 impl Keyspace {
@@ -200,6 +221,8 @@ impl Keyspace {
             reaper: Mutex::new(Some(reaper)),
             expired_keys: AtomicU64::new(0),
             expired_time_cap_reached: AtomicU64::new(0),
+            reports_expired: AtomicBool::new(false),
+            long_holders: AtomicUsize::new(0),
         }
     }
 
@@ -245,6 +268,69 @@ impl Keyspace {
         Locked::new(self, Guards::All(self.stripes.iter().map(|stripe| stripe.state.lock()).collect()))
     }
 
+    /// As [`Keyspace::lock`]; `None` if whoever has the stripe may keep it for long ([`Keyspace::hold_long`]).
+    #[inline]
+    pub fn lock_briefly(&self, position: Position) -> Option<Locked<'_>> {
+        let stripe = position.stripe();
+        Some(Locked::new(self, Guards::One(stripe, self.patient_lock(stripe)?)))
+    }
+
+    /// As [`Keyspace::lock_stripes`]; `None` if whoever has one of them may keep it for long.
+    pub fn lock_stripes_briefly(&self, stripes: &mut Vec<usize>) -> Option<Locked<'_>> {
+        stripes.sort_unstable();
+        stripes.dedup();
+        let guards = match stripes.as_slice() {
+            [stripe] => Guards::One(*stripe, self.patient_lock(*stripe)?),
+            many => {
+                let each = many.iter().map(|stripe| Some((*stripe, self.patient_lock(*stripe)?)));
+                Guards::Many(each.collect::<Option<_>>()?)
+            }
+        };
+        Some(Locked::new(self, guards))
+    }
+
+    /// As [`Keyspace::lock_all`]; `None` if whoever has a stripe may keep it for long.
+    pub fn lock_all_briefly(&self) -> Option<Locked<'_>> {
+        let each = (0..STRIPES).map(|stripe| self.patient_lock(stripe));
+        Some(Locked::new(self, Guards::All(each.collect::<Option<_>>()?)))
+    }
+
+    #[inline]
+    fn patient_lock(&self, stripe: usize) -> Option<MutexGuard<'_, StripeState>> {
+        match self.stripes[stripe].state.try_lock() {
+            Some(state) => Some(state),
+            None => self.patient_lock_slow(stripe),
+        }
+    }
+
+    #[cold]
+    fn patient_lock_slow(&self, stripe: usize) -> Option<MutexGuard<'_, StripeState>> {
+        loop {
+            if let Some(state) = self.stripes[stripe].state.try_lock_for(LOCK_PATIENCE) {
+                return Some(state);
+            }
+            if self.long_holders.load(SeqCst) > 0 {
+                return None;
+            }
+        }
+    }
+
+    pub(crate) fn try_lock_stripe(&self, stripe: usize) -> Option<MutexGuard<'_, StripeState>> {
+        self.stripes[stripe].state.try_lock()
+    }
+
+    /// Announces that the caller is going to hold stripes for longer than workers may wait, until the result
+    /// is dropped. To be called before they are locked.
+    pub fn hold_long(&self) -> LongHold<'_> {
+        self.long_holders.fetch_add(1, SeqCst);
+        LongHold { space: self }
+    }
+
+    /// From now on keys that expire are reported: see [`Locked::take_expired`].
+    pub fn report_expired(&self, wanted: bool) {
+        self.reports_expired.store(wanted, Relaxed);
+    }
+
     /// What asks memory for the keys of a database.
     #[inline]
     pub fn prefetcher(&self, db: usize) -> Prefetcher<'_> {
@@ -269,10 +355,6 @@ impl Keyspace {
 
     pub(crate) fn next_due_ms(&self, stripe: usize) -> i64 {
         self.stripes[stripe].next_due_ms.load(Relaxed)
-    }
-
-    pub(crate) fn stripe_state(&self, stripe: usize) -> MutexGuard<'_, StripeState> {
-        self.stripes[stripe].state.lock()
     }
 
     /// Drops a value: here if that is cheap, else on the reaper's thread.
@@ -349,11 +431,23 @@ impl Keyspace {
         self.built(db).map_or(0, |(_, database)| database.slot_keys[usize::from(slot)].load(Relaxed) as usize)
     }
 
-    /// Up to `count` keys of a slot.
-    pub fn keys_in_slot(&self, db: usize, slot: u16, count: usize) -> Vec<Vec<u8>> {
+    /// The stripe's lock, unless the caller holds it already.
+    fn guard(&self, held: Option<&Locked<'_>>, stripe: usize) -> Option<MutexGuard<'_, StripeState>> {
+        let is_held = held.is_some_and(|held| held.covers_stripe(stripe));
+        (!is_held).then(|| self.stripes[stripe].state.lock())
+    }
+
+    /// Up to `count` keys of a slot. `held`: what the caller has locked already.
+    pub fn keys_in_slot(
+        &self,
+        held: Option<&Locked<'_>>,
+        db: usize,
+        slot: u16,
+        count: usize,
+    ) -> Vec<Vec<u8>> {
         let mut keys = Vec::new();
         let position = Position(u64::from(slot) << HASH_BITS);
-        let locked = self.lock(position);
+        let guard = self.guard(held, position.stripe());
         let (_, database) = self.database(db);
         let collected = std::cell::Cell::new(0);
         table::scan(
@@ -368,15 +462,17 @@ impl Keyspace {
             },
             &mut || collected.get() < count,
         );
-        drop(locked);
+        drop(guard);
         keys
     }
 
     /// Visits about `count` keys from `cursor` on (0 starts), one locked stripe at a time; returns the
     /// cursor to go on with, 0 at the end. Redis's guarantee: a key that is there from the first call
-    /// to the last is visited at least once. Expired keys are not visited.
+    /// to the last is visited at least once. Expired keys are not visited. `held`: what the caller has
+    /// locked already.
     pub fn scan(
         &self,
+        held: Option<&Locked<'_>>,
         db: usize,
         cursor: u64,
         count: usize,
@@ -392,7 +488,7 @@ impl Keyspace {
         loop {
             let slot = (position >> HASH_BITS) as usize;
             if database.slot_keys[slot].load(Relaxed) > 0 {
-                let _guard = self.stripes[slot / STRIPE_SLOTS].state.lock();
+                let _guard = self.guard(held, slot / STRIPE_SLOTS);
                 let mut each = |entry: Entry| {
                     visited.set(visited.get() + 1);
                     if entry.expire_at_ms().is_none_or(|at| at >= now_ms) {
@@ -417,8 +513,14 @@ impl Keyspace {
         }
     }
 
-    /// A key picked by chance, with slots weighted by their keys. May pick an expired key.
-    pub fn random_key(&self, db: usize, rng: &mut fastrand::Rng) -> Option<Vec<u8>> {
+    /// A key picked by chance, with slots weighted by their keys. May pick an expired key. `held`: what the
+    /// caller has locked already.
+    pub fn random_key(
+        &self,
+        held: Option<&Locked<'_>>,
+        db: usize,
+        rng: &mut fastrand::Rng,
+    ) -> Option<Vec<u8>> {
         let (_, database) = self.built(db)?;
         // A slot may be emptied between the weighing and the lock: a few tries, then any key.
         for _ in 0..16 {
@@ -427,7 +529,7 @@ impl Keyspace {
                 return None;
             }
             let Some(slot) = database.slot_of_nth(rng.usize(..total)) else { continue };
-            let _guard = self.stripes[slot / STRIPE_SLOTS].state.lock();
+            let _guard = self.guard(held, slot / STRIPE_SLOTS);
             if let Some(entry) = table::random(&database.roots[slot], rng) {
                 // SAFETY: the stripe is locked; the key is copied at once.
                 return Some(unsafe { entry.key() }.to_vec());
@@ -436,43 +538,23 @@ impl Keyspace {
         None
     }
 
-    /// Empties one database, or all. The keyspace is held for O(slots) pointer moves; the keys are
-    /// freed by the reaper. Returns the number of keys that were there.
-    pub fn flush(&self, db: Option<usize>) -> usize {
-        let mut locked = self.lock_all();
-        let dbs = db.map_or(0..self.databases(), |db| db..db + 1);
-        let mut removed = 0;
-        let mut garbage = Vec::new();
-        for db in dbs {
-            let Some((index, database)) = self.built(db) else { continue };
-            if database.keys() == 0 {
-                continue;
-            }
-            removed += database.keys();
-            let roots = database.roots.iter().filter_map(Detached::from_root).collect();
-            database.slot_keys.iter().for_each(|keys| keys.store(0, Relaxed));
-            for counts in &database.counts {
-                counts.keys.store(0, Relaxed);
-                counts.expires.store(0, Relaxed);
-                counts.expire_sum_ms.store(0, Relaxed);
-            }
-            let expiries = locked.take_expiries(index);
-            garbage.push(Garbage::Database { roots, expiries });
-        }
-        drop(locked);
-        for item in garbage {
-            self.garbage.send(item);
-        }
-        removed
+    pub(crate) fn database_order(&self) -> &[AtomicU32] {
+        &self.order
     }
 
-    /// Exchanges two databases in O(1).
-    pub fn swap(&self, a: usize, b: usize) {
-        let locked = self.lock_all();
-        let first = self.order[a].load(Relaxed);
-        self.order[a].store(self.order[b].load(Relaxed), Relaxed);
-        self.order[b].store(first, Relaxed);
-        drop(locked);
+    pub(crate) fn throw_away(&self, garbage: Garbage) {
+        self.garbage.send(garbage);
+    }
+}
+
+/// While it lives, workers that need a stripe do not wait for it.
+pub struct LongHold<'k> {
+    space: &'k Keyspace,
+}
+
+impl Drop for LongHold<'_> {
+    fn drop(&mut self) {
+        self.space.long_holders.fetch_sub(1, SeqCst);
     }
 }
 

@@ -13,6 +13,7 @@ use parking_lot::MutexGuard;
 use crate::encoding::Encoding;
 use crate::entry::{Entry, Form, INLINE_BYTES_MAX, OwnedEntry, OwnedValue, Payload};
 use crate::keyspace::{Database, Keyspace, Position, StripeState};
+use crate::reaper::Garbage;
 use crate::table::{self, TABLE_BYTES_PER_KEY};
 use crate::value::{Kind, Value};
 use crate::{LongString, keyspace::STRIPES};
@@ -28,6 +29,17 @@ pub(crate) enum Guards<'k> {
 pub struct Locked<'k> {
     space: &'k Keyspace,
     guards: Guards<'k>,
+    /// Keys found expired and removed, if [`Keyspace::report_expired`] asks for them.
+    expired: Vec<Expired>,
+}
+
+/// A key that ended by its time to live.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expired {
+    /// Its database.
+    pub db: usize,
+    /// Its name.
+    pub key: Box<[u8]>,
 }
 
 /// What happens to a key's time to live when its value is replaced.
@@ -140,7 +152,7 @@ fn position_of(space: &Keyspace, entry: Entry) -> u64 {
 impl<'k> Locked<'k> {
     #[inline]
     pub(crate) fn new(space: &'k Keyspace, guards: Guards<'k>) -> Locked<'k> {
-        Locked { space, guards }
+        Locked { space, guards, expired: Vec::new() }
     }
 
     /// The keyspace the stripes belong to.
@@ -149,8 +161,46 @@ impl<'k> Locked<'k> {
     }
 
     /// True if a key at this position may be touched.
+    #[inline]
     pub fn covers(&self, position: Position) -> bool {
-        let stripe = position.stripe();
+        self.covers_stripe(position.stripe())
+    }
+
+    /// True if every key may be touched.
+    pub fn covers_all(&self) -> bool {
+        matches!(self.guards, Guards::All(_))
+    }
+
+    /// Takes one more stripe if that can be had without waiting, in whatever order: true if it is held then.
+    pub fn try_add(&mut self, stripe: usize) -> bool {
+        if self.covers_stripe(stripe) {
+            return true;
+        }
+        let Some(state) = self.space.try_lock_stripe(stripe) else { return false };
+        let mut held = match std::mem::replace(&mut self.guards, Guards::Many(Vec::new())) {
+            Guards::One(first, guard) => vec![(first, guard)],
+            Guards::Many(held) => held,
+            Guards::All(_) => unreachable!("all stripes cover every stripe"),
+        };
+        let at = held.partition_point(|(other, _)| *other < stripe);
+        held.insert(at, (stripe, state));
+        self.guards = Guards::Many(held);
+        true
+    }
+
+    /// Keys that were found expired, and removed, since the last call.
+    pub fn take_expired(&mut self) -> Vec<Expired> {
+        std::mem::take(&mut self.expired)
+    }
+
+    /// True if [`Locked::take_expired`] has something to give.
+    #[inline]
+    pub fn has_expired(&self) -> bool {
+        !self.expired.is_empty()
+    }
+
+    #[inline]
+    pub(crate) fn covers_stripe(&self, stripe: usize) -> bool {
         match &self.guards {
             Guards::One(held, _) => *held == stripe,
             Guards::Many(held) => held.binary_search_by_key(&stripe, |(held, _)| *held).is_ok(),
@@ -185,8 +235,7 @@ impl<'k> Locked<'k> {
         match entry.expire_at_ms() {
             // As Redis: a key lives through its last millisecond.
             Some(at) if now_ms > at => {
-                self.unlink(db, position, entry);
-                self.space.expired_keys.fetch_add(1, Relaxed);
+                self.unlink_expired(db, position, key, entry);
                 None
             }
             _ => Some(entry),
@@ -325,6 +374,15 @@ impl<'k> Locked<'k> {
         Some(OwnedEntry { value, expire_at_ms })
     }
 
+    #[cold]
+    fn unlink_expired(&mut self, db: usize, position: Position, key: &[u8], entry: Entry) {
+        self.unlink(db, position, entry);
+        self.space.expired_keys.fetch_add(1, Relaxed);
+        if self.space.reports_expired.load(Relaxed) {
+            self.expired.push(Expired { db, key: key.into() });
+        }
+    }
+
     fn unlink(&mut self, db: usize, position: Position, entry: Entry) {
         let object = self.detach(db, position, entry);
         self.space.discard(object);
@@ -387,7 +445,33 @@ impl<'k> Locked<'k> {
         space.set_next_due(position.stripe(), state);
     }
 
-    pub(crate) fn take_expiries(&mut self, index: usize) -> Vec<BTreeSet<(i64, u64)>> {
+    /// Empties one database, or all, in O(slots) pointer moves; the keys are freed by the reaper. Every stripe
+    /// must be held. Returns the number of keys that were there.
+    pub fn flush(&mut self, db: Option<usize>) -> usize {
+        let space = self.space;
+        let mut removed = 0;
+        for db in db.map_or(0..space.databases(), |db| db..db + 1) {
+            let Some((index, database)) = space.built(db) else { continue };
+            if database.keys() == 0 {
+                continue;
+            }
+            removed += database.keys();
+            let roots = database.take_tables();
+            space.throw_away(Garbage::Database { roots, expiries: self.take_expiries(index) });
+        }
+        removed
+    }
+
+    /// Exchanges two databases in O(1). Every stripe must be held.
+    pub fn swap(&mut self, a: usize, b: usize) {
+        assert!(self.covers_all(), "locked-set: a swap holds every stripe");
+        let order = self.space.database_order();
+        let first = order[a].load(Relaxed);
+        order[a].store(order[b].load(Relaxed), Relaxed);
+        order[b].store(first, Relaxed);
+    }
+
+    fn take_expiries(&mut self, index: usize) -> Vec<BTreeSet<(i64, u64)>> {
         let space = self.space;
         let Guards::All(guards) = &mut self.guards else { panic!("locked-set: a flush holds every stripe") };
         let mut taken = Vec::new();
@@ -419,13 +503,22 @@ fn detach_entry(space: &Keyspace, database: &Database, position: Position, entry
 
 impl Keyspace {
     /// Removes up to `keys_max` keys of one stripe whose time has come. Returns how many, and whether
-    /// the stripe has more. Does not lock a stripe in which nothing is due.
-    pub fn expire_slice(&self, stripe: usize, now_ms: i64, keys_max: usize) -> (usize, bool) {
+    /// the stripe has more. Does not lock a stripe in which nothing is due. `expired` gets the removed keys
+    /// while their stripe is held, if [`Keyspace::report_expired`] asks for them.
+    pub fn expire_slice(
+        &self,
+        stripe: usize,
+        now_ms: i64,
+        keys_max: usize,
+        expired: &mut dyn FnMut(usize, &[u8]),
+    ) -> (usize, bool) {
         assert!(stripe < STRIPES, "stripe-bounds");
         if self.next_due_ms(stripe) >= now_ms {
             return (0, false);
         }
-        let mut state = self.stripe_state(stripe);
+        // A tick comes again: it does not wait for whoever holds the stripe for long.
+        let Some(mut state) = self.try_lock_stripe(stripe) else { return (0, false) };
+        let reports = self.reports_expired.load(Relaxed);
         let mut removed = 0;
         for db in 0..self.databases() {
             // A database that nobody has used has no index and must not be built by this.
@@ -442,6 +535,10 @@ impl Keyspace {
                 let due =
                     |entry: Entry| entry.expire_at_ms() == Some(at) && position_of(self, entry) == position.0;
                 if let Some(entry) = table::find(database.root(position), position.0, due) {
+                    if reports {
+                        // SAFETY: the stripe is held, and the entry is not yet removed.
+                        expired(db, unsafe { entry.key() });
+                    }
                     self.discard(detach_entry(self, database, position, entry));
                     removed += 1;
                 }
@@ -520,7 +617,7 @@ mod tests {
         }
         drop(locked);
         assert_eq!(space.size(0, 100).expires, 1);
-        assert_eq!(space.expire_slice(position.stripe(), 701, 10), (1, false));
+        assert_eq!(space.expire_slice(position.stripe(), 701, 10, &mut |_, _| {}), (1, false));
         assert_eq!((space.len(0), space.size(0, 701).expires), (0, 0));
     }
 
@@ -531,7 +628,7 @@ mod tests {
             let reaper = space.take_reaper().expect("a new keyspace");
             space.lock(position).put_string(1, position, b"k", b"v", Form::Plain, Expiry::At(900), AT);
             assert!(space.lock(position).remove(0, position, b"k", 100));
-            assert_eq!(space.flush(None), 1);
+            assert_eq!(space.lock_all().flush(None), 1);
             assert!(space.garbage_pending() >= 1, "at least the flushed database waits");
             if reaped {
                 let thread = std::thread::spawn(|| reaper.run());

@@ -217,7 +217,7 @@ impl Pair {
         let (mut removed, keys_max) = (0, rng.usize(1..20));
         for stripe in 0..STRIPES {
             loop {
-                let (count, more) = self.space.expire_slice(stripe, self.now_ms, keys_max);
+                let (count, more) = self.space.expire_slice(stripe, self.now_ms, keys_max, &mut |_, _| {});
                 assert!(count <= keys_max && (count == keys_max || !more));
                 removed += count;
                 if !more {
@@ -237,14 +237,14 @@ impl Pair {
         let all = rng.u8(..4) == 0;
         let chosen = if all { 0..DATABASES } else { db..db + 1 };
         let before: usize = self.dbs[chosen.clone()].iter().map(HashMap::len).sum();
-        assert_eq!(self.space.flush((!all).then_some(db)), before);
+        assert_eq!(self.space.lock_all().flush((!all).then_some(db)), before);
         self.dbs[chosen].iter_mut().for_each(HashMap::clear);
     }
 
     fn assert_scan(&self, rng: &mut Rng, db: usize) {
         let (mut cursor, mut visits, mut seen) = (0, 0, HashMap::new());
         loop {
-            cursor = self.space.scan(db, cursor, rng.usize(1..60), self.now_ms, &mut |key, view| {
+            cursor = self.space.scan(None, db, cursor, rng.usize(1..60), self.now_ms, &mut |key, view| {
                 visits += 1;
                 let item = Item { held: held(view.value()), expire_at_ms: view.expire_at_ms() };
                 seen.insert(key.to_vec(), item);
@@ -270,7 +270,7 @@ impl Pair {
             let left_ms: i64 = times.iter().map(|at| at - self.now_ms).sum();
             let mean_ms = left_ms.checked_div(times.len() as i64).unwrap_or(0).max(0);
             assert!((size.avg_ttl_ms - mean_ms).abs() <= 1, "{} against {mean_ms}", size.avg_ttl_ms);
-            let random = self.space.random_key(db, rng);
+            let random = self.space.random_key(None, db, rng);
             assert_eq!(random.is_some(), !model.is_empty());
             assert!(random.is_none_or(|key| model.contains_key(&key)));
         }
@@ -309,7 +309,7 @@ impl Pair {
             997..998 => self.now_ms += 500,
             998 => {
                 let other = rng.usize(..DATABASES);
-                self.space.swap(db, other);
+                self.space.lock_all().swap(db, other);
                 self.dbs.swap(db, other);
             }
             _ if rng.u8(..4) == 0 => self.flush(rng, db),
@@ -373,7 +373,7 @@ fn one_slot_grows_to_many_leaves_and_shrinks_to_none() {
         let mut seen = 0;
         let mut cursor = 0;
         loop {
-            cursor = pair.space.scan(0, cursor, 1_000, BIRTH_MS, &mut |_, _| seen += 1);
+            cursor = pair.space.scan(None, 0, cursor, 1_000, BIRTH_MS, &mut |_, _| seen += 1);
             if cursor == 0 {
                 break;
             }
@@ -386,7 +386,7 @@ fn one_slot_grows_to_many_leaves_and_shrinks_to_none() {
                 pair.space.lock(position).take(0, position, &key, BIRTH_MS).map(|owned| owned_item(&owned));
             assert_eq!(taken.map(|item| item.held), Some(Held::Text(key)));
         }
-        let mut keys = pair.space.keys_in_slot(0, slot, count);
+        let mut keys = pair.space.keys_in_slot(None, 0, slot, count);
         let mut wanted: Vec<Vec<u8>> = stay.iter().map(|n| key(*n)).collect();
         keys.sort();
         wanted.sort();
@@ -394,7 +394,7 @@ fn one_slot_grows_to_many_leaves_and_shrinks_to_none() {
         // The leaves were joined again: what is left costs little more than in a new keyspace.
         let bytes = used_bytes() - before_bytes;
         assert!(bytes < SLACK_BYTES, "{kept} keys take {bytes} bytes");
-        assert_eq!(pair.space.flush(Some(0)), kept);
+        assert_eq!(pair.space.lock_all().flush(Some(0)), kept);
         assert_eq!((pair.space.len(0), pair.space.count_in_slot(0, slot)), (0, 0));
         assert_eq!(pair.space.size(0, BIRTH_MS).expires, 0);
     });
@@ -412,7 +412,7 @@ fn times_at_the_end_of_an_i64_are_counted_and_forgotten() {
             drop(locked);
             assert_eq!(pair.space.size(0, BIRTH_MS).expires, n as usize + 1);
         }
-        assert_eq!(pair.space.flush(None), 50);
+        assert_eq!(pair.space.lock_all().flush(None), 50);
         assert_eq!(pair.space.size(0, BIRTH_MS), DbSize::default());
     });
 }
@@ -425,8 +425,8 @@ fn a_database_that_nobody_used_costs_nothing() {
         let due = Expiry::At(BIRTH_MS + 1);
         pair.space.lock(position).put_string(0, position, b"k", b"v", Form::Plain, due, at);
         let before_bytes = used_bytes();
-        assert_eq!(pair.space.expire_slice(position.stripe(), BIRTH_MS + 10, 10), (1, false));
-        assert_eq!((pair.space.flush(None), pair.space.len(1)), (0, 0));
+        assert_eq!(pair.space.expire_slice(position.stripe(), BIRTH_MS + 10, 10, &mut |_, _| {}), (1, false));
+        assert_eq!((pair.space.lock_all().flush(None), pair.space.len(1)), (0, 0));
         assert!(used_bytes() <= before_bytes, "expiry built the other databases");
     });
 }
@@ -443,7 +443,7 @@ fn every_key_is_drawn_about_as_often() {
     }
     let (mut rng, mut drawn) = (Rng::with_seed(1), HashMap::new());
     for _ in 0..20_000 {
-        let key = space.random_key(0, &mut rng).expect("a key");
+        let key = space.random_key(None, 0, &mut rng).expect("a key");
         *drawn.entry(key).or_insert(0) += 1;
     }
     assert_eq!(drawn.len(), 200);

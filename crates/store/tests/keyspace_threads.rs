@@ -162,12 +162,12 @@ impl Actor<'_> {
     fn scratch(&mut self) {
         let db = SCRATCH[self.rng.usize(..2)];
         match self.rng.u16(..2_000) {
-            0 => drop(self.space.flush(Some(db))),
-            1..4 => self.space.swap(SCRATCH[0], SCRATCH[1]),
+            0 => drop(self.space.lock_all().flush(Some(db))),
+            1..4 => self.space.lock_all().swap(SCRATCH[0], SCRATCH[1]),
             4..10 => {
                 let mut cursor = 0;
                 loop {
-                    cursor = self.space.scan(db, cursor, 100, NOW_MS, &mut |key, view| {
+                    cursor = self.space.scan(None, db, cursor, 100, NOW_MS, &mut |key, view| {
                         assert!(matches!(view.value(), ValueRef::Inline(bytes) if bytes == key));
                     });
                     if cursor == 0 {
@@ -195,14 +195,14 @@ impl Actor<'_> {
         let due = Expiry::At(NOW_MS - 1);
         self.space.lock(position).put_string(EXPIRING, position, &key, b"v", Form::Plain, due, AT);
         let stripe = if self.rng.bool() { position.stripe() } else { self.rng.usize(..STRIPES) };
-        self.space.expire_slice(stripe, NOW_MS, 3);
+        self.space.expire_slice(stripe, NOW_MS, 3, &mut |_, _| {});
     }
 
     /// Every account is there throughout, so a scan meets it, whatever the churn does to its table.
     fn scan_accounts(&mut self) {
         let (mut cursor, mut seen) = (0, BTreeSet::new());
         loop {
-            cursor = self.space.scan(MONEY, cursor, 50, NOW_MS, &mut |key, _| {
+            cursor = self.space.scan(None, MONEY, cursor, 50, NOW_MS, &mut |key, _| {
                 seen.insert(key.to_vec());
             });
             if cursor == 0 {
@@ -277,7 +277,7 @@ fn money_is_neither_made_nor_lost() {
 
         let mut expired = space.expired_keys();
         for stripe in 0..STRIPES {
-            let (removed, more) = space.expire_slice(stripe, NOW_MS, usize::MAX);
+            let (removed, more) = space.expire_slice(stripe, NOW_MS, usize::MAX, &mut |_, _| {});
             assert!(!more);
             expired += removed as u64;
         }
@@ -299,13 +299,13 @@ fn money_is_neither_made_nor_lost() {
             let mut keys = 0;
             let mut cursor = 0;
             loop {
-                cursor = space.scan(db, cursor, 1_000, NOW_MS, &mut |_, _| keys += 1);
+                cursor = space.scan(None, db, cursor, 1_000, NOW_MS, &mut |_, _| keys += 1);
                 if cursor == 0 {
                     break;
                 }
             }
             assert_eq!(space.len(db), keys);
-            assert_eq!(space.flush(Some(db)), keys);
+            assert_eq!(space.lock_all().flush(Some(db)), keys);
         }
         drop(space);
         reaper.join().expect("the reaper ends with its keyspace");

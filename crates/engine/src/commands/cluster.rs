@@ -101,7 +101,7 @@ pub fn getkeysinslot(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -
     let count = usize::try_from(int(&args[3])?).ok();
     let invalid = Fault::Text("ERR Invalid slot or number of keys");
     let (slot, count) = slot.zip(count).ok_or(invalid)?;
-    let keys = ctx.server().keyspace.keys_in_slot(0, slot, count);
+    let keys = ctx.server().keyspace.keys_in_slot(ctx.held(), 0, slot, count);
     reply.array(keys.len());
     keys.iter().for_each(|key| reply.bulk(key));
     Ok(())

@@ -23,4 +23,5 @@ pub mod server;
 pub mod sets;
 pub mod slowlog;
 pub mod strings;
+pub mod transactions;
 pub mod zsets;

@@ -140,6 +140,7 @@ mod tests {
 
     impl Host for Watched {
         fn kill(&self, _: &Client) {}
+        fn post(&self, _: usize, _: crate::letter::Letter) {}
         fn shutdown(&self) {
             self.0.store(true, Relaxed);
         }

@@ -129,6 +129,7 @@ const SUBCOMMANDS: &[Command] = &[
     Command {
         name: "getkeysinslot",
         arity: 4,
+        flags: SUB.flags.union(Flags::WHOLE_KEYSPACE),
         tips: OUTPUT,
         complexity: "O(N) in the number of keys asked for",
         summary: "Lists keys of a slot.",

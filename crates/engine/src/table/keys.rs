@@ -241,7 +241,7 @@ pub const ROWS: &[Command] = &[
     Command {
         name: "swapdb",
         arity: 3,
-        flags: Flags::WRITE.union(Flags::FAST),
+        flags: Flags::WRITE.union(Flags::FAST).union(Flags::ALL_STRIPES),
         categories: Categories::KEYSPACE.union(Categories::DANGEROUS),
         group: Group::Server,
         since: "4.0.0",
@@ -254,7 +254,7 @@ pub const ROWS: &[Command] = &[
     Command {
         name: "keys",
         arity: 2,
-        flags: Flags::READONLY,
+        flags: Flags::READONLY.union(Flags::WHOLE_KEYSPACE),
         categories: Categories::KEYSPACE.union(Categories::DANGEROUS),
         tips: &["request_policy:all_shards", "nondeterministic_output_order"],
         complexity: "O(N) in the number of keys in the database",
@@ -266,7 +266,7 @@ pub const ROWS: &[Command] = &[
     Command {
         name: "scan",
         arity: -2,
-        flags: Flags::READONLY,
+        flags: Flags::READONLY.union(Flags::WHOLE_KEYSPACE),
         categories: Categories::KEYSPACE,
         tips: &["nondeterministic_output", "request_policy:special"],
         since: "2.8.0",
@@ -279,7 +279,7 @@ pub const ROWS: &[Command] = &[
     Command {
         name: "randomkey",
         arity: 1,
-        flags: Flags::READONLY,
+        flags: Flags::READONLY.union(Flags::WHOLE_KEYSPACE),
         categories: Categories::KEYSPACE,
         tips: &["request_policy:all_shards", "nondeterministic_output"],
         complexity: "O(1)",
@@ -325,7 +325,7 @@ pub const ROWS: &[Command] = &[
     Command {
         name: "flushdb",
         arity: -1,
-        flags: Flags::WRITE,
+        flags: Flags::WRITE.union(Flags::ALL_STRIPES),
         categories: Categories::KEYSPACE.union(Categories::DANGEROUS),
         tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
         group: Group::Server,
@@ -338,7 +338,7 @@ pub const ROWS: &[Command] = &[
     Command {
         name: "flushall",
         arity: -1,
-        flags: Flags::WRITE,
+        flags: Flags::WRITE.union(Flags::ALL_STRIPES),
         categories: Categories::KEYSPACE.union(Categories::DANGEROUS),
         tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
         group: Group::Server,

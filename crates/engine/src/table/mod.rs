@@ -14,6 +14,7 @@ mod server;
 mod sets;
 mod strings;
 pub mod syntax;
+mod transactions;
 mod zsets;
 
 use bitflags::bitflags;
@@ -75,6 +76,10 @@ bitflags! {
         const ALLOW_BUSY = 1 << 18;
         /// Runs holding every stripe.
         const ALL_STRIPES = 1 << 24;
+        /// Locks what it visits by itself, a stripe at a time; inside a transaction or script, every stripe is held.
+        const WHOLE_KEYSPACE = 1 << 26;
+        /// Runs at once, not queued, between MULTI and EXEC.
+        const OUTSIDE_MULTI = 1 << 27;
         /// As quick as what `FAST` marks, though Redis does not mark it: timed with its batch, not alone.
         const BRIEF = 1 << 25;
     }

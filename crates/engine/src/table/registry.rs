@@ -102,6 +102,7 @@ const FAMILIES: &[&[Command]] = &[
     super::server::ROWS,
     super::sets::ROWS,
     super::strings::ROWS,
+    super::transactions::ROWS,
     super::zsets::ROWS,
 ];
 

@@ -3,7 +3,7 @@
 
 use base::glob;
 use base::limits::BIG_INPUT_ELEMENTS;
-use store::Instant;
+use store::Locked;
 
 use crate::args::{Args, int, is};
 use crate::commands::scan::{self, Options, Scanned};
@@ -26,22 +26,28 @@ pub(crate) fn dbsize(ctx: &mut Ctx<'_>, _args: Args<'_>, reply: &mut Reply<'_>) 
 pub(crate) fn keys(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     let (db, now_ms) = (ctx.db(), ctx.now_ms());
     if ctx.server().keyspace.len(db) <= BIG_INPUT_ELEMENTS {
-        matching_keys(ctx.server(), db, now_ms, &args[1]).answer(reply);
+        matching_keys(ctx.server(), ctx.held(), db, now_ms, &args[1]).answer(reply);
         return Ok(());
     }
     let pattern = args[1].to_vec();
     ctx.defer(move |lane: &mut Lane<'_>| {
-        matching_keys(lane.server(), db, now_ms, &pattern).answer(&mut lane.reply());
+        matching_keys(lane.server(), lane.held(), db, now_ms, &pattern).answer(&mut lane.reply());
         Ok(())
     });
     Ok(())
 }
 
-fn matching_keys(server: &Server, db: usize, now_ms: i64, pattern: &[u8]) -> Packed {
+fn matching_keys(
+    server: &Server,
+    held: Option<&Locked<'_>>,
+    db: usize,
+    now_ms: i64,
+    pattern: &[u8],
+) -> Packed {
     let mut found = Packed::default();
     let mut cursor = 0;
     loop {
-        cursor = server.keyspace.scan(db, cursor, WALK_STEP_KEYS, now_ms, &mut |key, _| {
+        cursor = server.keyspace.scan(held, db, cursor, WALK_STEP_KEYS, now_ms, &mut |key, _| {
             if pattern == b"*" || glob::matches(pattern, key, false) {
                 found.push(key);
             }
@@ -79,9 +85,16 @@ impl Packed {
 }
 
 /// The cursor to go on with, and the keys found.
-fn scan_keys(server: &Server, db: usize, cursor: u64, options: &Options, now_ms: i64) -> (u64, Packed) {
+fn scan_keys(
+    server: &Server,
+    held: Option<&Locked<'_>>,
+    db: usize,
+    cursor: u64,
+    options: &Options,
+    now_ms: i64,
+) -> (u64, Packed) {
     let mut found = Packed::default();
-    let next = server.keyspace.scan(db, cursor, options.count, now_ms, &mut |key, view| {
+    let next = server.keyspace.scan(held, db, cursor, options.count, now_ms, &mut |key, view| {
         if options.wants(view.kind()) && options.matches(key) {
             found.push(key);
         }
@@ -100,11 +113,11 @@ pub(crate) fn scan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
     let options = Options::parse(args.from(2), Scanned::Keys)?;
     let (db, now_ms) = (ctx.db(), ctx.now_ms());
     if options.count.min(ctx.server().keyspace.len(db)) <= BIG_INPUT_ELEMENTS {
-        answer_scan(scan_keys(ctx.server(), db, cursor, &options, now_ms), reply);
+        answer_scan(scan_keys(ctx.server(), ctx.held(), db, cursor, &options, now_ms), reply);
         return Ok(());
     }
     ctx.defer(move |lane: &mut Lane<'_>| {
-        let found = scan_keys(lane.server(), db, cursor, &options, now_ms);
+        let found = scan_keys(lane.server(), lane.held(), db, cursor, &options, now_ms);
         answer_scan(found, &mut lane.reply());
         Ok(())
     });
@@ -114,8 +127,9 @@ pub(crate) fn scan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
 pub(crate) fn randomkey(ctx: &mut Ctx<'_>, _args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     let (server, db, now_ms) = (ctx.server(), ctx.db(), ctx.now_ms());
     for _ in 0..RANDOM_TRIES_MAX {
-        let Some(key) = server.keyspace.random_key(db, ctx.rng()) else { break };
-        if is_live(server, db, &key, now_ms) {
+        let mut rng = ctx.rng().fork();
+        let Some(key) = server.keyspace.random_key(ctx.held(), db, &mut rng) else { break };
+        if ctx.visit(db, &key, |view| view.is_some()) {
             reply.bulk(&key);
             return Ok(());
         }
@@ -126,27 +140,21 @@ pub(crate) fn randomkey(ctx: &mut Ctx<'_>, _args: Args<'_>, reply: &mut Reply<'_
         None => reply.null(),
     };
     if server.keyspace.len(db) <= BIG_INPUT_ELEMENTS {
-        answer(first_live_key(server, db, now_ms), reply);
+        answer(first_live_key(server, ctx.held(), db, now_ms), reply);
         return Ok(());
     }
     ctx.defer(move |lane: &mut Lane<'_>| {
-        let key = first_live_key(lane.server(), db, now_ms);
+        let key = first_live_key(lane.server(), lane.held(), db, now_ms);
         answer(key, &mut lane.reply());
         Ok(())
     });
     Ok(())
 }
 
-fn is_live(server: &Server, db: usize, key: &[u8], now_ms: i64) -> bool {
-    let position = server.keyspace.position(key);
-    let at = Instant { now_ms, touch: None };
-    server.keyspace.lock(position).get(db, position, key, at).is_some()
-}
-
-fn first_live_key(server: &Server, db: usize, now_ms: i64) -> Option<Vec<u8>> {
+fn first_live_key(server: &Server, held: Option<&Locked<'_>>, db: usize, now_ms: i64) -> Option<Vec<u8>> {
     let (mut found, mut cursor) = (None, 0);
     loop {
-        cursor = server.keyspace.scan(db, cursor, WALK_STEP_KEYS, now_ms, &mut |key, _| {
+        cursor = server.keyspace.scan(held, db, cursor, WALK_STEP_KEYS, now_ms, &mut |key, _| {
             found.get_or_insert_with(|| key.to_vec());
         });
         if cursor == 0 || found.is_some() {
@@ -171,7 +179,12 @@ fn flush(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, db: Option<us
         Some(word) if args.len() == 2 && (is(word, "ASYNC") || is(word, "SYNC")) => {}
         Some(_) => return Err(Fault::SYNTAX),
     }
-    let removed = ctx.server().keyspace.flush(db);
+    let dbs: Vec<usize> = db.map_or(0..ctx.server().keyspace.databases(), |db| db..db + 1).collect();
+    for db in &dbs {
+        ctx.touch_watched(&[*db], &[*db]);
+    }
+    let removed = ctx.locked_all().flush(db);
+    ctx.notify_databases(&dbs);
     ctx.stats().dirty.add(removed as u64);
     reply.ok();
     Ok(())
@@ -187,7 +200,11 @@ pub(crate) fn swapdb(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -
     let keyspace = &ctx.server().keyspace;
     let existing = |number| usize::try_from(number).ok().filter(|db| *db < keyspace.databases());
     match (existing(first), existing(second)) {
-        (Some(first), Some(second)) => keyspace.swap(first, second),
+        (Some(first), Some(second)) => {
+            ctx.touch_watched(&[first, second], &[first, second]);
+            ctx.locked_all().swap(first, second);
+            ctx.notify_databases(&[first, second]);
+        }
         _ => return Err(Fault::DB_OUT_OF_RANGE),
     }
     reply.ok();

@@ -1,0 +1,123 @@
+//! What a write sets off besides its reply: transactions that watch the key, clients that wait for it, and whoever else
+//! wants to know.
+//!
+//! [`Ctx::notify`] is called for every write, while the key's stripe is held; what it sets off is done before the stripes
+//! are let go ([`Ctx::settle`]), so that everybody sees it in the order of the writes.
+
+use store::Locked;
+
+use crate::blocking;
+use crate::ctx::{Ctx, Event};
+
+/// What the commands that run under one set of stripes have set off, and what is not done yet.
+#[derive(Default)]
+pub struct Effects {
+    /// Keys that clients wait for and that were written: database and name.
+    ready: Vec<(usize, Box<[u8]>)>,
+}
+
+impl Effects {
+    /// Forgets what is not done: what set it off was undone.
+    pub fn clear(&mut self) {
+        self.ready.clear();
+    }
+}
+
+impl Ctx<'_> {
+    /// Tells that a key of this database was written: `name` is Redis's name of the event.
+    #[inline]
+    pub fn notify(&mut self, class: Event, name: &'static str, key: &[u8]) {
+        self.notify_in(self.db(), class, name, key);
+    }
+
+    /// As [`Ctx::notify`], for a key of any database.
+    #[inline]
+    pub fn notify_in(&mut self, db: usize, class: Event, name: &'static str, key: &[u8]) {
+        self.stats().dirty.add(1);
+        if self.server().has_observers() {
+            self.report_expired();
+            self.observe(db, class, name, key);
+        }
+    }
+
+    /// Tells of an event that is no write (`keymiss`, `new`).
+    pub fn announce(&mut self, _class: Event, _name: &'static str, _key: &[u8]) {}
+
+    /// Tells that `name` took elements out of the collection at a key, and that it is gone if that emptied it.
+    pub fn notify_removed(&mut self, class: Event, name: &'static str, key: &[u8], emptied: bool) {
+        self.notify(class, name, key);
+        if emptied {
+            self.notify(Event::Generic, "del", key);
+        }
+    }
+
+    #[cold]
+    fn observe(&mut self, db: usize, _class: Event, _name: &'static str, key: &[u8]) {
+        let server = self.server();
+        if server.watches.any() {
+            server.watches.touch(db, key);
+        }
+        if server.waiters.any() && server.waiters.is_awaited(db, key) {
+            self.worker().effects.ready.push((db, key.into()));
+        }
+    }
+
+    /// Tells of the keys that were found expired since the last call.
+    pub(crate) fn report_expired(&mut self) {
+        if !self.held().is_some_and(Locked::has_expired) {
+            return;
+        }
+        let expired = self.held_mut().map(Locked::take_expired).unwrap_or_default();
+        for key in expired {
+            self.observe(key.db, Event::Expired, "expired", &key.key);
+        }
+    }
+
+    /// Does what the commands have set off, while their stripes are held. Called once they all ran.
+    #[inline]
+    pub(crate) fn settle(&mut self) {
+        if self.server().has_observers() {
+            self.settle_slow();
+        }
+    }
+
+    #[cold]
+    fn settle_slow(&mut self) {
+        self.report_expired();
+        // Serving a client may make another key ready: BLMOVE.
+        let mut at = 0;
+        while let Some((db, key)) = self.worker().effects.ready.get(at).cloned() {
+            blocking::serve(self, db, &key);
+            self.report_expired();
+            at += 1;
+        }
+        self.worker().effects.clear();
+    }
+
+    /// Tells that whole databases were emptied or exchanged: `before` are the watched keys that were there, `dbs` the
+    /// databases concerned. Every stripe is held.
+    pub(crate) fn notify_databases(&mut self, dbs: &[usize]) {
+        let server = self.server();
+        if server.waiters.any() {
+            for db in dbs {
+                let keys = server.waiters.awaited_in(*db);
+                self.worker().effects.ready.extend(keys.into_iter().map(|key| (*db, key)));
+            }
+        }
+    }
+
+    /// The watched keys of databases that exist in one of them now: what FLUSHALL and SWAPDB touch.
+    pub(crate) fn touch_watched(&mut self, dbs: &[usize], exist_in: &[usize]) {
+        let server = self.server();
+        if !server.watches.any() {
+            return;
+        }
+        for db in dbs {
+            for key in server.watches.watched_in(*db) {
+                if exist_in.iter().any(|other| self.exists_in(*other, &key)) {
+                    server.watches.touch(*db, &key);
+                }
+            }
+        }
+    }
+}
