@@ -42,6 +42,31 @@ pub fn int32(arg: &[u8]) -> CmdResult<i32> {
     i32::try_from(int(arg)?).map_err(|_| Fault::NOT_INT32)
 }
 
+/// Seconds to wait, as BLPOP takes them, in microseconds; `None` (0 seconds) is for ever. Redis waits whole milliseconds.
+pub fn timeout_s(arg: &[u8]) -> CmdResult<Option<u64>> {
+    let seconds =
+        base::num::parse_f64(arg).ok_or(Fault::Text("ERR timeout is not a float or out of range"))?;
+    let ms = (seconds * 1000.0).ceil();
+    if ms > i64::MAX as f64 {
+        return Err(Fault::Text("ERR timeout is out of range"));
+    }
+    patience(ms as i64)
+}
+
+/// Milliseconds to wait, as XREAD takes them, in microseconds; `None` (0) is for ever.
+pub fn timeout_ms(arg: &[u8]) -> CmdResult<Option<u64>> {
+    let ms = base::num::parse_i64(arg).ok_or(Fault::Text("ERR timeout is not an integer or out of range"))?;
+    patience(ms)
+}
+
+fn patience(ms: i64) -> CmdResult<Option<u64>> {
+    match ms {
+        ..0 => Err(Fault::Text("ERR timeout is negative")),
+        0 => Ok(None),
+        1.. => Ok(Some((ms as u64).saturating_mul(1000))),
+    }
+}
+
 /// A database number.
 pub fn db_index(arg: &[u8], databases: usize) -> CmdResult<usize> {
     match usize::try_from(int32(arg)?) {

@@ -436,6 +436,15 @@ impl Ctx<'_> {
         }
     }
 
+    /// Has the connection wait, or answers as if its time were over where nothing may wait.
+    pub fn block_or_time_out(&mut self, block: Block<'_>, reply: &mut Reply<'_>) {
+        if self.may_block() {
+            self.block(block);
+        } else {
+            block.on_timeout.write(&mut reply.encoder());
+        }
+    }
+
     /// Runs a command inside a transaction or script, under the stripes that are held. Its admission is the
     /// caller's to decide. A fault is not yet in the reply.
     pub(crate) fn call(&mut self, info: &CommandInfo, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {

@@ -1,6 +1,7 @@
 //! A whole server in one thread, for tests: commands in, replies out, time under control.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use base::clock::{Clock, ManualClock, Now};
 use resp::{Batch, DecodeLimits, Decoder, Proto, Value};
@@ -9,6 +10,7 @@ use crate::clients::Peer;
 use crate::config::Config;
 use crate::dispatch::run_batch;
 use crate::lane;
+use crate::letter::Letter;
 use crate::output::Output;
 use crate::server::{NoHost, Process, Server};
 use crate::session::Session;
@@ -22,12 +24,17 @@ impl Clock for SharedClock {
     }
 }
 
-/// A server, one worker and one connection.
+/// A server, one worker, and connections of which one at a time sends commands.
 pub struct Harness {
     /// The server.
     pub server: Server,
     worker: Worker,
+    /// The connection that sends.
     session: Session,
+    /// The others, by number; the place of the one that sends is empty.
+    others: Vec<Option<Session>>,
+    at: usize,
+    host: NoHost,
     clock: Arc<ManualClock>,
 }
 
@@ -61,18 +68,69 @@ impl Harness {
     fn of(config: Config) -> Harness {
         let clock = Arc::new(ManualClock::new(1_704_067_200_000));
         let process = Process { workers: 1, run_id: "0".repeat(40), ..Process::default() };
+        let host = NoHost::default();
         let server = Server::new(
             Arc::new(config),
             Box::new(SharedClock(clock.clone())),
             process,
-            Box::new(NoHost::default()),
+            Box::new(host.clone()),
         );
         let server = server.expect("a valid configuration");
         let worker = Worker::new(0, server.stats[0].clone(), 1, clock.now());
-        let local = std::net::SocketAddr::from(([127, 0, 0, 1], 6379));
-        let client = server.clients.open(Peer::Tcp { peer: local, local }, 0, clock.now().unix_ms);
-        let session = Session::new(client, !server.requires_auth());
-        Harness { server, worker, session, clock }
+        let session = connect(&server, &clock, 0);
+        Harness { server, worker, session, others: vec![None], at: 0, host, clock }
+    }
+
+    /// Has another connection send from now on; it is made if there is none of this number. The first is 0.
+    pub fn on(&mut self, number: usize) -> &mut Harness {
+        while self.others.len() <= number {
+            let session = connect(&self.server, &self.clock, self.others.len());
+            self.others.push(Some(session));
+        }
+        if number != self.at {
+            let next = self.others[number].take().expect("a connection that is open");
+            let last = std::mem::replace(&mut self.session, next);
+            self.others[self.at] = Some(last);
+            self.at = number;
+        }
+        self
+    }
+
+    /// What the connection that sends now was sent unasked, or after a wait; shown as [`Harness::run`] does.
+    pub fn received(&mut self) -> String {
+        let token = self.at;
+        let mine = |letter: &Letter| match letter {
+            Letter::Push { token: to, .. } | Letter::Reply { token: to, .. } => *to == token,
+        };
+        let mut letters = self.host.letters.lock();
+        let (mine, others) = letters.drain(..).partition(|(_, letter)| mine(letter));
+        *letters = others;
+        drop(letters);
+        let mine: Vec<(usize, Letter)> = mine;
+        let mut sent = Vec::new();
+        for (_, letter) in mine {
+            match letter {
+                Letter::Push { bytes, .. } => sent.extend_from_slice(&bytes),
+                Letter::Reply { output, .. } => drain(output, &mut sent),
+            }
+        }
+        show_all(&sent)
+    }
+
+    /// Ends the waits whose time is over.
+    pub fn end_waits(&mut self) {
+        let now_us = self.clock.now().mono_us;
+        let sessions = self.others.iter().flatten().chain([&self.session]);
+        let waiters = sessions.filter_map(|session| self.server.waiters.of_client(session.client.id));
+        for waiter in waiters.filter(|waiter| waiter.deadline_us.is_some_and(|at_us| at_us <= now_us)) {
+            if let Some(output) = self.server.waiters.time_out(&waiter) {
+                self.server.post(&waiter.client, |token, client_id| Letter::Reply {
+                    token,
+                    client_id,
+                    output,
+                });
+            }
+        }
     }
 
     /// Replies are RESP3 from now on.
@@ -133,34 +191,49 @@ impl Harness {
         if let Some(deferred) = self.worker.deferred.take() {
             out.append(lane::run(&self.server, &mut self.worker, deferred));
         }
-        while !out.is_empty() {
-            while out.refill() {}
-            let mut slices = [std::io::IoSlice::new(&[]); 64];
-            let count = out.slices(&mut slices);
-            let before = sent.len();
-            slices[..count].iter().for_each(|slice| sent.extend_from_slice(slice));
-            out.advance(sent.len() - before);
-        }
+        // Who waits is answered by a letter.
+        self.worker.blocked = None;
+        drain(out, sent);
     }
 
     /// Runs a command and shows its reply in a line: `:1`, `+OK`, `-ERR ..`, `text` for a string, `(nil)`,
     /// `[a b]` for arrays, `~[..]` for sets, `%{k=v ..}` for maps, `,1.5` for doubles.
     pub fn run(&mut self, line: &str) -> String {
-        let reply = self.run_raw(line);
-        let mut shown = Vec::new();
-        let mut rest = &reply[..];
-        while !rest.is_empty() {
-            let (value, used) = resp::parse::parse(rest).expect("a valid reply").expect("a whole reply");
-            shown.push(show(&value));
-            rest = &rest[used..];
-        }
-        shown.join(" ")
+        show_all(&self.run_raw(line))
     }
 
     /// Runs each line and compares its reply.
     pub fn check(&mut self, line: &str, expected: &str) {
         assert_eq!(self.run(line), expected, "{line}");
     }
+}
+
+fn connect(server: &Server, clock: &ManualClock, number: usize) -> Session {
+    let local = std::net::SocketAddr::from(([127, 0, 0, 1], 6379));
+    let client = server.clients.open(Peer::Tcp { peer: local, local }, 0, clock.now().unix_ms);
+    client.token.store(number as u32, Relaxed);
+    Session::new(client, !server.requires_auth())
+}
+
+fn drain(mut out: Output, sent: &mut Vec<u8>) {
+    while !out.is_empty() {
+        while out.refill() {}
+        let mut slices = [std::io::IoSlice::new(&[]); 64];
+        let count = out.slices(&mut slices);
+        let before = sent.len();
+        slices[..count].iter().for_each(|slice| sent.extend_from_slice(slice));
+        out.advance(sent.len() - before);
+    }
+}
+
+fn show_all(mut replies: &[u8]) -> String {
+    let mut shown = Vec::new();
+    while !replies.is_empty() {
+        let (value, used) = resp::parse::parse(replies).expect("a valid reply").expect("a whole reply");
+        shown.push(show(&value));
+        replies = &replies[used..];
+    }
+    shown.join(" ")
 }
 
 fn show(value: &Value) -> String {

@@ -7,6 +7,7 @@ use base::num::parse_i64;
 use crate::args::{Args, int, is};
 use crate::ctx::Ctx;
 use crate::fault::{CmdResult, Fault};
+use crate::letter::Letter;
 use crate::reply::Reply;
 use crate::server::PauseMode;
 use crate::session::ReplyMode;
@@ -197,18 +198,26 @@ pub(crate) fn unpause(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> 
     Ok(())
 }
 
-/// CLIENT UNBLOCK client-id [TIMEOUT | ERROR]. No command blocks so far, so nobody is ever unblocked:
-/// waiting for the long lane or for the end of a pause cannot be cut short.
-pub(crate) fn unblock(_: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    match args.get(3) {
+/// CLIENT UNBLOCK client-id [TIMEOUT | ERROR]. Waiting for the long lane or for the end of a pause cannot be cut short.
+pub(crate) fn unblock(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
+    let with_error = match args.get(3) {
         _ if args.len() > 4 => return Err(Fault::wrong_subcommand("CLIENT", &args[1])),
-        Some(word) if !is(word, "TIMEOUT") && !is(word, "ERROR") => {
-            return Err(Fault::Text("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"));
-        }
-        _ => {}
+        None => false,
+        Some(word) if is(word, "TIMEOUT") => false,
+        Some(word) if is(word, "ERROR") => true,
+        Some(_) => return Err(Fault::Text("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")),
+    };
+    let client_id = int(&args[2])?;
+    let waiters = &ctx.server().waiters;
+    let waiter = u64::try_from(client_id).ok().and_then(|client_id| waiters.of_client(client_id));
+    let ended = waiter.as_ref().and_then(|waiter| match with_error {
+        true => waiters.fail(waiter, "UNBLOCKED client unblocked via CLIENT UNBLOCK"),
+        false => waiters.time_out(waiter),
+    });
+    reply.int(i64::from(ended.is_some()));
+    if let (Some(waiter), Some(output)) = (waiter, ended) {
+        ctx.server().post(&waiter.client, |token, client_id| Letter::Reply { token, client_id, output });
     }
-    int(&args[2])?;
-    reply.int(0);
     Ok(())
 }
 

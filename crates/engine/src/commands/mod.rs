@@ -18,6 +18,7 @@ pub mod latency_report;
 pub mod lists;
 pub mod memory;
 mod random;
+pub mod replication;
 pub mod scan;
 pub mod server;
 pub mod sets;

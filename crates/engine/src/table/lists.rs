@@ -12,11 +12,78 @@ const POPPED: KeyAccess = KeyAccess::RW.union(KeyAccess::ACCESS).union(KeyAccess
 const PUSHED: KeyAccess = KeyAccess::RW.union(KeyAccess::INSERT);
 const FROM_TO: &[KeySpec] = &[KeySpec::one(POPPED, 1), KeySpec::one(PUSHED, 2)];
 
+const POPPED_FROM_MANY: &[KeySpec] = &[KeySpec::range(POPPED, 1, -2, 1)];
+
+const BLOCKING: Flags = Flags::WRITE.union(Flags::NOSCRIPT).union(Flags::BLOCKING);
 const PUSH_FLAGS: Flags = Flags::WRITE.union(Flags::DENYOOM).union(Flags::FAST);
 const PUSH_COMPLEXITY: &str = "O(N) where N is the number of elements pushed.";
 
 /// Every command of the family.
 pub const ROWS: &[Command] = &[
+    Command {
+        name: "blpop",
+        arity: -3,
+        flags: BLOCKING,
+        keys: POPPED_FROM_MANY,
+        since: "2.0.0",
+        complexity: "O(N) where N is the number of keys.",
+        summary: "Removes and returns the first element of the first list that has one, waiting for it if need be.",
+        syntax: "key [key ...] timeout",
+        run: lists::blpop,
+        ..LIST
+    },
+    Command {
+        name: "brpop",
+        arity: -3,
+        flags: BLOCKING,
+        keys: POPPED_FROM_MANY,
+        since: "2.0.0",
+        complexity: "O(N) where N is the number of keys.",
+        summary: "Removes and returns the last element of the first list that has one, waiting for it if need be.",
+        syntax: "key [key ...] timeout",
+        run: lists::brpop,
+        ..LIST
+    },
+    Command {
+        name: "blmove",
+        arity: 6,
+        flags: BLOCKING.union(Flags::DENYOOM),
+        keys: FROM_TO,
+        since: "6.2.0",
+        complexity: "O(1)",
+        summary: "Moves an element from one list to another, waiting for it if need be.",
+        syntax: "source destination <LEFT | RIGHT> <LEFT | RIGHT> timeout",
+        run: lists::blmove,
+        ..LIST
+    },
+    Command {
+        name: "brpoplpush",
+        arity: 4,
+        flags: BLOCKING.union(Flags::DENYOOM),
+        keys: FROM_TO,
+        since: "2.2.0",
+        complexity: "O(1)",
+        summary: "Moves the last element of a list to the front of another, waiting for it if need be.",
+        syntax: "source destination timeout",
+        deprecated: Some(Deprecated {
+            since: "6.2.0",
+            replaced_by: "`BLMOVE` with the `RIGHT` and `LEFT` arguments",
+        }),
+        run: lists::brpoplpush,
+        ..LIST
+    },
+    Command {
+        name: "blmpop",
+        arity: -5,
+        flags: Flags::WRITE.union(Flags::BLOCKING),
+        keys: &[KeySpec::counted(POPPED, 2)],
+        since: "7.0.0",
+        complexity: "O(N+M) where N is the number of keys and M the number of elements returned.",
+        summary: "Removes and returns elements of the first list that has any, waiting for them if need be.",
+        syntax: "timeout numkeys key [key ...] <LEFT | RIGHT> [COUNT count]",
+        run: lists::blmpop,
+        ..LIST
+    },
     Command {
         name: "lindex",
         arity: 3,

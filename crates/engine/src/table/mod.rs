@@ -10,6 +10,7 @@ mod hashes;
 mod keys;
 mod lists;
 mod registry;
+mod replication;
 mod server;
 mod sets;
 mod strings;

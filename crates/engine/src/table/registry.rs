@@ -99,6 +99,7 @@ const FAMILIES: &[&[Command]] = &[
     super::hashes::ROWS,
     super::keys::ROWS,
     super::lists::ROWS,
+    super::replication::ROWS,
     super::server::ROWS,
     super::sets::ROWS,
     super::strings::ROWS,

@@ -17,8 +17,10 @@ const ZSET: Command = Command {
 const READ: KeyAccess = KeyAccess::RO.union(KeyAccess::ACCESS);
 const OVERWRITTEN: KeyAccess = KeyAccess::OW.union(KeyAccess::UPDATE);
 const COUNTED_READ: &[KeySpec] = &[KeySpec::counted(READ, 1)];
-const COUNTED_POP: &[KeySpec] =
-    &[KeySpec::counted(KeyAccess::RW.union(KeyAccess::ACCESS).union(KeyAccess::DELETE), 1)];
+const POPPED: KeyAccess = KeyAccess::RW.union(KeyAccess::ACCESS).union(KeyAccess::DELETE);
+const COUNTED_POP: &[KeySpec] = &[KeySpec::counted(POPPED, 1)];
+const POPPED_FROM_MANY: &[KeySpec] = &[KeySpec::range(POPPED, 1, -2, 1)];
+const BLOCKING: Flags = Flags::WRITE.union(Flags::BLOCKING);
 const FROM_COUNTED_TO: &[KeySpec] = &[KeySpec::one(OVERWRITTEN, 1), KeySpec::counted(READ, 2)];
 const FROM_TO: &[KeySpec] = &[KeySpec::one(OVERWRITTEN, 1), KeySpec::one(READ, 2)];
 
@@ -35,6 +37,44 @@ const POP: &str = "O(M*log(N)) where N is the size of the sorted set and M the n
 
 /// Every command of the family.
 pub const ROWS: &[Command] = &[
+    Command {
+        name: "bzmpop",
+        arity: -5,
+        flags: BLOCKING,
+        keys: &[KeySpec::counted(POPPED, 2)],
+        since: "7.0.0",
+        complexity: "O(K)+O(M*log(N)) where K is the number of keys, N the size of the sorted set, and M \
+             the number of members taken.",
+        summary: "Takes members with the lowest or highest scores from the first sorted set that is there, \
+             waiting for one if need be.",
+        syntax: "timeout numkeys key [key ...] <MIN | MAX> [COUNT count]",
+        run: zsets::bzmpop,
+        ..ZSET
+    },
+    Command {
+        name: "bzpopmax",
+        arity: -3,
+        flags: BLOCKING.union(Flags::NOSCRIPT).union(Flags::FAST),
+        keys: POPPED_FROM_MANY,
+        since: "5.0.0",
+        complexity: "O(log(N)) where N is the size of the sorted set.",
+        summary: "Takes the member with the highest score, waiting for one if need be.",
+        syntax: "key [key ...] timeout",
+        run: zsets::bzpopmax,
+        ..ZSET
+    },
+    Command {
+        name: "bzpopmin",
+        arity: -3,
+        flags: BLOCKING.union(Flags::NOSCRIPT).union(Flags::FAST),
+        keys: POPPED_FROM_MANY,
+        since: "5.0.0",
+        complexity: "O(log(N)) where N is the size of the sorted set.",
+        summary: "Takes the member with the lowest score, waiting for one if need be.",
+        syntax: "key [key ...] timeout",
+        run: zsets::bzpopmin,
+        ..ZSET
+    },
     Command {
         name: "zadd",
         arity: -4,

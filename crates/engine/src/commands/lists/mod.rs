@@ -2,6 +2,7 @@
 //!
 //! Specified by Redis's `t_list.c`. Ranges are never walked under the lock: a range is read from an O(1) clone.
 
+mod blocking;
 mod moves;
 mod search;
 
@@ -15,6 +16,7 @@ use crate::ctx::{Ctx, Event};
 use crate::fault::{CmdResult, Fault};
 use crate::reply::Reply;
 
+pub use blocking::{blmove, blmpop, blpop, brpop, brpoplpush};
 pub use moves::{lmove, lmpop, rpoplpush};
 pub use search::{linsert, lpos, lrem};
 

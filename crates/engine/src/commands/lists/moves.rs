@@ -8,25 +8,32 @@ use crate::ctx::{Ctx, Event};
 use crate::fault::{CmdResult, Fault};
 use crate::reply::Reply;
 
-/// RPOPLPUSH source destination
-pub fn rpoplpush(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    move_one(ctx, &args[1], &args[2], End::Right, End::Left, reply)
-}
-
 /// LMOVE source destination LEFT|RIGHT LEFT|RIGHT
 pub fn lmove(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     let (from, to) = (End::parse(&args[3])?, End::parse(&args[4])?);
-    move_one(ctx, &args[1], &args[2], from, to, reply)
+    if !move_one(ctx, &args[1], &args[2], from, to, reply)? {
+        reply.null();
+    }
+    Ok(())
 }
 
-fn move_one(
+/// RPOPLPUSH source destination
+pub fn rpoplpush(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
+    if !move_one(ctx, &args[1], &args[2], End::Right, End::Left, reply)? {
+        reply.null();
+    }
+    Ok(())
+}
+
+/// Moves an element and replies with it; false, with no reply, if there is none.
+pub(super) fn move_one(
     ctx: &mut Ctx<'_>,
     source: &[u8],
     destination: &[u8],
     from: End,
     to: End,
     reply: &mut Reply<'_>,
-) -> CmdResult {
+) -> CmdResult<bool> {
     let thresholds = ctx.thresholds();
     let rotates = source == destination;
     // A missing source, or one of the wrong type, is noticed before a destination of the wrong type.
@@ -39,10 +46,7 @@ fn move_one(
         }
         (element, list.is_empty())
     })?;
-    let Some((element, emptied)) = popped else {
-        reply.null();
-        return Ok(());
-    };
+    let Some((element, emptied)) = popped else { return Ok(false) };
     let element = element.ok_or(Fault::WRONG_TYPE)?;
     if !rotates {
         ctx.edit_or_create(destination, |list: &mut List| push_to(list, &element, to, &thresholds))?;
@@ -50,29 +54,45 @@ fn move_one(
     ctx.notify(Event::List, to.push_event(), destination);
     ctx.notify_removed(Event::List, from.pop_event(), source, emptied);
     reply.bulk(&element);
-    Ok(())
+    Ok(true)
 }
 
 /// LMPOP numkeys key [key ...] LEFT|RIGHT [COUNT count]
 pub fn lmpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    let (keys, end, count) = parse_mpop(args)?;
-    for key in keys.map(|index| &args[index]) {
-        match ctx.peek_kind(key) {
-            None => {}
-            Some(Kind::List) => {
-                reply.array(2);
-                reply.bulk(key);
-                pop_many(ctx, key, end, count, reply)?;
-                return Ok(());
-            }
-            Some(_) => return Err(Fault::WRONG_TYPE),
-        }
+    if !parse_mpop(args)?.run(ctx, reply)? {
+        reply.null_array();
     }
-    reply.null_array();
     Ok(())
 }
 
-fn parse_mpop(args: Args<'_>) -> CmdResult<(std::ops::Range<usize>, End, usize)> {
+/// Which lists LMPOP and BLMPOP look at, and what they take.
+pub(super) struct Mpop<'a> {
+    pub(super) keys: Vec<&'a [u8]>,
+    end: End,
+    count: usize,
+}
+
+impl Mpop<'_> {
+    /// Pops from the first list that is there; false, with no reply, if there is none.
+    pub(super) fn run(&self, ctx: &mut Ctx<'_>, reply: &mut Reply<'_>) -> CmdResult<bool> {
+        for key in &self.keys {
+            match ctx.peek_kind(key) {
+                None => {}
+                Some(Kind::List) => {
+                    reply.array(2);
+                    reply.bulk(key);
+                    pop_many(ctx, key, self.end, self.count, reply)?;
+                    return Ok(true);
+                }
+                Some(_) => return Err(Fault::WRONG_TYPE),
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// Reads `numkeys key [key ...] LEFT|RIGHT [COUNT count]`, which begins at argument 1.
+pub(super) fn parse_mpop(args: Args<'_>) -> CmdResult<Mpop<'_>> {
     let key_count = args::positive(&args[1], Fault::KEY_COUNT_NOT_POSITIVE)?;
     let end_at = key_count.saturating_add(2);
     let end = End::parse(args.get(end_at).ok_or(Fault::SYNTAX)?)?;
@@ -83,5 +103,8 @@ fn parse_mpop(args: Args<'_>) -> CmdResult<(std::ops::Range<usize>, End, usize)>
         _ => return Err(Fault::SYNTAX),
     };
     // A faulty COUNT is reported before what follows it.
-    if options.len() > 2 { Err(Fault::SYNTAX) } else { Ok((2..end_at, end, count)) }
+    if options.len() > 2 {
+        return Err(Fault::SYNTAX);
+    }
+    Ok(Mpop { keys: args.from(2).iter().take(key_count).collect(), end, count })
 }

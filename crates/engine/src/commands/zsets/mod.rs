@@ -18,7 +18,7 @@ use crate::fault::{CmdResult, Fault};
 use crate::reply::Reply;
 
 pub use combine::{zdiff, zdiffstore, zinter, zintercard, zinterstore, zunion, zunionstore};
-pub use pop::{zmpop, zpopmax, zpopmin};
+pub use pop::{bzmpop, bzpopmax, bzpopmin, zmpop, zpopmax, zpopmin};
 pub use range::{
     zcount, zlexcount, zrange, zrangebylex, zrangebyscore, zrangestore, zremrangebylex, zremrangebyrank,
     zremrangebyscore, zrevrange, zrevrangebylex, zrevrangebyscore,

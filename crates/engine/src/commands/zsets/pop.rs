@@ -1,10 +1,11 @@
-//! ZPOPMIN, ZPOPMAX and ZMPOP.
+//! ZPOPMIN, ZPOPMAX, ZMPOP, and those of them that wait.
 
 use base::limits::BIG_INPUT_ELEMENTS;
 use store::{Kind, Typed, ValueRef, ZSet};
 
 use super::{show, stream_range};
 use crate::args::{self, Args};
+use crate::blocking::{Block, TimeoutReply};
 use crate::commands::algebra::{self, Input};
 use crate::ctx::{Ctx, Event};
 use crate::fault::{CmdResult, Fault};
@@ -24,6 +25,8 @@ enum Form {
     Flat,
     /// An array of pairs.
     Pairs,
+    /// The key, a member and its score in one row.
+    KeyAndOne,
     /// The key, and an array of pairs.
     KeyAndPairs,
 }
@@ -38,6 +41,10 @@ impl Pop {
         match self.form {
             Form::Flat => reply.array(2 * taken),
             Form::Pairs => reply.array_of(taken, true),
+            Form::KeyAndOne => {
+                reply.array(3);
+                reply.bulk(key);
+            }
             Form::KeyAndPairs => {
                 reply.array(2);
                 reply.bulk(key);
@@ -49,7 +56,7 @@ impl Pop {
     /// Writes one member with its score.
     fn show(self) -> super::Show {
         match self.form {
-            Form::Flat => show(resp::Proto::V2, true),
+            Form::Flat | Form::KeyAndOne => show(resp::Proto::V2, true),
             Form::Pairs | Form::KeyAndPairs => show(resp::Proto::V3, true),
         }
     }
@@ -57,7 +64,7 @@ impl Pop {
     fn reply_none(self, reply: &mut Reply<'_>) {
         match self.form {
             Form::Flat | Form::Pairs => reply.empty_array(),
-            Form::KeyAndPairs => reply.null_array(),
+            Form::KeyAndPairs | Form::KeyAndOne => reply.null_array(),
         }
     }
 
@@ -82,10 +89,33 @@ impl Pop {
 
     /// Pops from the first of `keys` that is there.
     fn run(self, ctx: &mut Ctx<'_>, keys: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-        let Some((key, len)) = first_there(ctx, keys)? else {
+        if !self.try_run(ctx, keys, reply)? {
             self.reply_none(reply);
-            return Ok(());
-        };
+        }
+        Ok(())
+    }
+
+    /// As `run`; where there is nothing, the client waits.
+    fn run_or_wait(
+        self,
+        ctx: &mut Ctx<'_>,
+        args: Args<'_>,
+        keys: Vec<&[u8]>,
+        timeout_us: Option<u64>,
+        reply: &mut Reply<'_>,
+    ) -> CmdResult {
+        if !self.try_run(ctx, Args::from_slices(&keys), reply)? {
+            let (kind, on_timeout) = (Kind::ZSet, TimeoutReply::NullArray);
+            let (args, class) = (args.to_owned(), &b""[..]);
+            let block = Block { keys, args, kind, even_if_gone: false, class, timeout_us, on_timeout };
+            ctx.block_or_time_out(block, reply);
+        }
+        Ok(())
+    }
+
+    /// As `run`; false, with no reply, if none is there.
+    fn try_run(self, ctx: &mut Ctx<'_>, keys: Args<'_>, reply: &mut Reply<'_>) -> CmdResult<bool> {
+        let Some((key, len)) = first_there(ctx, keys)? else { return Ok(false) };
         if self.count == 0 {
             reply.empty_array();
         } else if self.count >= len {
@@ -108,7 +138,7 @@ impl Pop {
         } else {
             self.run_aside(ctx, keys, reply)?;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Pops more members than can be removed while others wait.
@@ -229,6 +259,37 @@ fn pop_one_key(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, max: bo
 
 /// ZMPOP numkeys key [key ...] <MIN | MAX> [COUNT count]
 pub fn zmpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
+    let (keys, pop) = parse_mpop(args)?;
+    pop.run(ctx, Args::from_slices(&keys), reply)
+}
+
+/// BZMPOP timeout numkeys key [key ...] <MIN | MAX> [COUNT count]
+pub fn bzmpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
+    let timeout_us = args::timeout_s(&args[1])?;
+    // What ZMPOP takes begins an argument later.
+    let (keys, pop) = parse_mpop(args.from(1))?;
+    pop.run_or_wait(ctx, args, keys, timeout_us, reply)
+}
+
+/// BZPOPMIN key [key ...] timeout
+pub fn bzpopmin(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
+    pop_one_or_wait(ctx, args, reply, false)
+}
+
+/// BZPOPMAX key [key ...] timeout
+pub fn bzpopmax(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
+    pop_one_or_wait(ctx, args, reply, true)
+}
+
+fn pop_one_or_wait(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, max: bool) -> CmdResult {
+    let last = args.len() - 1;
+    let timeout_us = args::timeout_s(&args[last])?;
+    let keys = args.from(1).iter().take(last - 1).collect();
+    Pop { max, count: 1, form: Form::KeyAndOne }.run_or_wait(ctx, args, keys, timeout_us, reply)
+}
+
+/// Reads `numkeys key [key ...] <MIN | MAX> [COUNT count]`, which begins at argument 1.
+fn parse_mpop(args: Args<'_>) -> CmdResult<(Vec<&[u8]>, Pop)> {
     let key_count = args::positive(&args[1], Fault::KEY_COUNT_NOT_POSITIVE)?;
     let end = key_count.checked_add(2).filter(|end| *end < args.len()).ok_or(Fault::SYNTAX)?;
     let max = match &args[end] {
@@ -245,6 +306,6 @@ pub fn zmpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdRes
     if options.len() > 2 {
         return Err(Fault::SYNTAX);
     }
-    let keys: Vec<&[u8]> = args.from(2).iter().take(key_count).collect();
-    Pop { max, count, form: Form::KeyAndPairs }.run(ctx, Args::from_slices(&keys), reply)
+    let keys = args.from(2).iter().take(key_count).collect();
+    Ok((keys, Pop { max, count, form: Form::KeyAndPairs }))
 }
