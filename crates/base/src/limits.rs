@@ -77,6 +77,9 @@ pub const STREAM_PIECE_BYTES: usize = 32 * KIB;
 /// Inputs with more elements than this are worked on by the long lane, not by a worker.
 pub const BIG_INPUT_ELEMENTS: usize = 10_000;
 
+/// Bytes of a string that are as much work as one element of a collection, where a command visits them all.
+pub const BYTES_PER_ELEMENT_OF_WORK: usize = 32;
+
 /// Keys that one slice of active expiry removes under one lock.
 pub const EXPIRE_SLICE_KEYS: usize = 32;
 

@@ -64,12 +64,26 @@ impl LongString {
         let mut bytes = Vec::with_capacity(end.saturating_sub(range.start));
         let mut at = range.start;
         while at < end {
-            let part = self.chunk_tail(at);
+            let part = self.piece(at);
             let part = &part[..part.len().min(end - at)];
             bytes.extend_from_slice(part);
             at += part.len();
         }
         bytes
+    }
+
+    /// The bytes from `at`, which must be below the length, to the end of its chunk.
+    pub fn piece(&self, at: usize) -> &[u8] {
+        let chunk = at / CHUNK_BYTES;
+        &self.groups[chunk / GROUP_CHUNKS][chunk % GROUP_CHUNKS].as_ref()[at % CHUNK_BYTES..]
+    }
+
+    /// As [`LongString::piece`], for writing in place.
+    pub fn piece_mut(&mut self, at: usize) -> &mut [u8] {
+        let chunk = at / CHUNK_BYTES;
+        let groups = Arc::make_mut(&mut self.groups);
+        let group = Arc::make_mut(&mut groups[chunk / GROUP_CHUNKS]);
+        &mut Arc::make_mut(&mut group[chunk % GROUP_CHUNKS].0)[at % CHUNK_BYTES..]
     }
 
     /// A copy of the whole.
@@ -88,12 +102,9 @@ impl LongString {
         let overlap = bytes.len().min(self.len - offset);
         let (mut rest, mut at) = (&bytes[..overlap], offset);
         while !rest.is_empty() {
-            let within = at % CHUNK_BYTES;
-            let (part, later) = rest.split_at(rest.len().min(CHUNK_BYTES - within));
-            let groups = Arc::make_mut(&mut self.groups);
-            let group = Arc::make_mut(&mut groups[at / (CHUNK_BYTES * GROUP_CHUNKS)]);
-            let chunk = Arc::make_mut(&mut group[at / CHUNK_BYTES % GROUP_CHUNKS].0);
-            chunk[within..within + part.len()].copy_from_slice(part);
+            let piece = self.piece_mut(at);
+            let (part, later) = rest.split_at(rest.len().min(piece.len()));
+            piece[..part.len()].copy_from_slice(part);
             at += part.len();
             rest = later;
         }
@@ -141,12 +152,6 @@ impl LongString {
         Arc::ptr_eq(&self.groups, &other.groups)
     }
 
-    /// The bytes from `at`, which must be below the length, to the end of its chunk.
-    fn chunk_tail(&self, at: usize) -> &[u8] {
-        let chunk = at / CHUNK_BYTES;
-        &self.groups[chunk / GROUP_CHUNKS][chunk % GROUP_CHUNKS].as_ref()[at % CHUNK_BYTES..]
-    }
-
     /// Bytes that the last chunk can still take.
     fn room(&self) -> usize {
         self.len.next_multiple_of(CHUNK_BYTES) - self.len
@@ -166,7 +171,8 @@ impl LongString {
         }
     }
 
-    fn append_zeros(&mut self, count: usize) {
+    /// Appends `count` zero bytes. A long run of them shares one chunk.
+    pub fn append_zeros(&mut self, count: usize) {
         let zeros = ZEROS.as_ref();
         let fill = count.min(self.room());
         self.append(&zeros[..fill]);

@@ -13,6 +13,7 @@ use store::{Hash, Kind, List, Set, Typed, ZSet};
 use crate::ctx::{Ctx, Event};
 use crate::fault::CmdResult;
 use crate::reply::Reply;
+use crate::value::{OwnedStr, Str};
 
 /// How often a value is computed without holding the locks before they are held for it.
 const ATTEMPTS_MAX: usize = 3;
@@ -43,6 +44,24 @@ macro_rules! inputs {
     };
 }
 inputs!(List Set ZSet Hash);
+
+impl Input for OwnedStr {
+    fn read(ctx: &mut Ctx<'_>, key: &[u8]) -> CmdResult<Option<Self>> {
+        Ok(ctx.read_str(key)?.map(Str::to_owned))
+    }
+
+    fn elements(&self) -> usize {
+        self.work()
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (OwnedStr::Short(a), OwnedStr::Short(b)) => a == b,
+            (OwnedStr::Long(a), OwnedStr::Long(b)) => a.is_same(b),
+            _ => false,
+        }
+    }
+}
 
 /// A set, or a sorted set: what ZUNION, ZINTER and ZDIFF read. The members of a set have score 1.
 #[derive(Clone)]

@@ -1,6 +1,7 @@
 //! What commands do, one file per family.
 
 pub mod algebra;
+pub(crate) mod bits;
 pub mod client;
 pub mod client_list;
 pub mod cluster;

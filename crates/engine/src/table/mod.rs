@@ -3,6 +3,7 @@
 //! Rows are data, one file per family. Routing, key locking, `COMMAND`, `COMMAND DOCS`, cluster checks
 //! and statistics derive from them.
 
+mod bitmaps;
 mod cluster;
 mod command;
 mod connection;

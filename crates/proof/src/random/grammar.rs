@@ -192,6 +192,20 @@ impl Generator {
                 _ => self.rng.i32(-7..7).to_string().into_bytes(),
             },
             "<offset>" => self.rng.i32(-1..80).to_string().into_bytes(),
+            // Places that two servers can both afford to reach.
+            "<bit>" => match self.rng.usize(..20) {
+                0 => self.pick(&["-1", "4294967296", "9223372036854775807", "x", "#", "#-1", "01"]).into(),
+                1 => self.rng.u32(..40_000).to_string().into_bytes(),
+                2..5 => format!("#{}", self.rng.u32(..40)).into_bytes(),
+                _ => self.rng.u32(..300).to_string().into_bytes(),
+            },
+            "<width>" => match self.rng.usize(..20) {
+                0 => self.pick(&["u64", "i65", "u0", "i", "8", "U8", "u08"]).into(),
+                1 => b"i64".to_vec(),
+                choice => {
+                    format!("{}{}", if choice % 2 == 0 { 'u' } else { 'i' }, self.rng.u32(1..64)).into_bytes()
+                }
+            },
             "<float>" => self.float(),
             "<score>" => match self.rng.usize(..3) {
                 0 => self.float(),

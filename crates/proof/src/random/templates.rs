@@ -15,6 +15,7 @@ pub static FAMILIES: &[Family] = &[
     Family { name: "hashes", templates: HASHES },
     Family { name: "sets", templates: SETS },
     Family { name: "sorted_sets", templates: SORTED_SETS },
+    Family { name: "bitmaps", templates: BITMAPS },
     Family { name: "server", templates: SERVER },
 ];
 
@@ -198,6 +199,26 @@ static SORTED_SETS: &[&str] = &[
     "ZINTERCARD <nkeys> [ LIMIT <signed> ]",
     "ZRANDMEMBER <key> [ <signed> [ WITHSCORES ] ]",
     "ZSCAN <key> 0 [ MATCH <pattern> ] [ COUNT <count> ]",
+    "OBJECT ENCODING <key>",
+];
+
+static BITMAPS: &[&str] = &[
+    "SET <key> <value>",
+    "SETBIT <key> <bit> ( 0 | 1 | 1 | 1 )",
+    "SETBIT <key> <bit> ( 0 | 1 | 2 )",
+    "GETBIT <key> <bit>",
+    "BITCOUNT <key>",
+    "BITCOUNT <key> <index> <index> [ ( BYTE | BIT | bit | BAD ) ]",
+    "BITPOS <key> ( 0 | 1 )",
+    "BITPOS <key> ( 0 | 1 ) <index> [ <index> [ ( BYTE | BIT | byte ) ] ]",
+    "BITOP ( AND | OR | XOR | or | NAND ) <key> { <key> }",
+    "BITOP NOT <key> <key>",
+    "BITFIELD <key> { ( GET <width> <bit> | SET <width> <bit> <int> | INCRBY <width> <bit> <int> ) }",
+    "BITFIELD <key> { [ OVERFLOW ( WRAP | SAT | FAIL ) ] ( SET <width> <bit> <int> | INCRBY <width> <bit> <int> ) }",
+    "BITFIELD_RO <key> { GET <width> <bit> }",
+    "SETRANGE <key> <offset> <value>",
+    "APPEND <key> <value>",
+    "GET <key>",
     "OBJECT ENCODING <key>",
 ];
 

@@ -1,13 +1,11 @@
 //! The LCS command: its options, its limits and its replies. The algorithm is in `lcs.rs`.
 
-use store::LongString;
-
 use super::lcs::{self, Match};
 use crate::args::{Args, int, is};
 use crate::ctx::Ctx;
 use crate::fault::{CmdResult, Fault};
 use crate::reply::Reply;
-use crate::value::Str;
+use crate::value::{OwnedStr, Str};
 
 /// Table cells up to which LCS runs on the loop: some 30 microseconds.
 const CELLS_INLINE_MAX: u64 = 1 << 20;
@@ -47,8 +45,8 @@ impl Options {
 }
 
 pub(crate) fn lcs(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    let a = Text::read(ctx, &args[1])?;
-    let b = Text::read(ctx, &args[2])?;
+    let a = read(ctx, &args[1])?;
+    let b = read(ctx, &args[2])?;
     let options = Options::parse(args)?;
     // The table that Redis would build decides what is refused, so that both refuse the same.
     let cells = (a.len() as u64 + 1).saturating_mul(b.len() as u64 + 1);
@@ -66,38 +64,13 @@ pub(crate) fn lcs(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> C
     Ok(())
 }
 
-/// A string as it was when the command ran, good beyond the lock.
-enum Text {
-    Short(Vec<u8>),
-    Long(LongString),
+fn read(ctx: &mut Ctx<'_>, key: &[u8]) -> CmdResult<OwnedStr> {
+    let text = ctx.read_str(key).map_err(|_| NOT_STRINGS)?;
+    Ok(text.unwrap_or(Str::Inline(b"")).to_owned())
 }
 
-impl Text {
-    fn read(ctx: &mut Ctx<'_>, key: &[u8]) -> CmdResult<Self> {
-        Ok(match ctx.read_str(key).map_err(|_| NOT_STRINGS)? {
-            None => Self::Short(Vec::new()),
-            Some(Str::Inline(bytes)) => Self::Short(bytes.to_vec()),
-            Some(Str::Long(text)) => Self::Long(text.clone()),
-        })
-    }
-
-    fn len(&self) -> usize {
-        match self {
-            Self::Short(bytes) => bytes.len(),
-            Self::Long(text) => text.len(),
-        }
-    }
-
-    fn into_bytes(self) -> Vec<u8> {
-        match self {
-            Self::Short(bytes) => bytes,
-            Self::Long(text) => text.to_vec(),
-        }
-    }
-}
-
-fn answer(a: Text, b: Text, options: &Options, reply: &mut Reply<'_>) {
-    let (a, b) = (a.into_bytes(), b.into_bytes());
+fn answer(a: OwnedStr, b: OwnedStr, options: &Options, reply: &mut Reply<'_>) {
+    let (a, b) = (a.as_str().to_vec(), b.as_str().to_vec());
     if options.length_only {
         reply.int(lcs::length(&a, &b) as i64);
         return;
