@@ -98,8 +98,8 @@ fn integers_are_kept_in_bits() {
             "-ERR Invalid bitfield type. Use something like i16 u8. Note that u64 is not supported but i64 is.",
         ),
         ("bitfield k overflow never", "-ERR Invalid OVERFLOW type specified"),
-        ("command getkeysandflags bitfield k get u8 0", "[[k [RO access]]]"),
-        ("command getkeysandflags bitfield k set u8 0 1", "[[k [RW access update]]]"),
+        ("command getkeysandflags bitfield k get u8 0", "[[k [+RO +access]]]"),
+        ("command getkeysandflags bitfield k set u8 0 1", "[[k [+RW +access +update]]]"),
     ]);
 }
 
