@@ -316,6 +316,6 @@ fn serve_one(ctx: &mut Ctx<'_>, waiter: &Arc<Waiter>, key: &[u8]) -> Served {
     *session = None;
     drop(session);
     server.waiters.remove(waiter);
-    server.post(&waiter.client, |token, client_id| Letter::Reply { token, client_id, output });
+    ctx.post(&waiter.client, |token, client_id| Letter::Reply { token, client_id, output });
     Served::Yes
 }

@@ -96,6 +96,16 @@ pub struct Client {
     pub no_evict: AtomicBool,
     /// CLIENT NO-TOUCH.
     pub no_touch: AtomicBool,
+    /// Channels it has subscribed to.
+    pub channels: AtomicU32,
+    /// Patterns it has subscribed to.
+    pub patterns: AtomicU32,
+    /// Shard channels it has subscribed to.
+    pub shard_channels: AtomicU32,
+    /// Commands queued since MULTI; -1 outside a transaction.
+    pub queued: AtomicI32,
+    /// Keys it watches.
+    pub watching: AtomicU32,
     /// Bytes read and not run.
     pub input_bytes: AtomicU32,
     /// Bytes of unsent replies.
@@ -108,6 +118,11 @@ pub struct Client {
 }
 
 impl Client {
+    /// True if it has subscribed to anything.
+    pub fn is_subscribed(&self) -> bool {
+        [&self.channels, &self.patterns, &self.shard_channels].iter().any(|count| count.load(Relaxed) > 0)
+    }
+
     /// The number of its last command.
     pub fn command_id(&self) -> Option<CommandId> {
         usize::from(self.last_command.load(Relaxed)).checked_sub(1)
@@ -152,6 +167,11 @@ impl Clients {
             resp: AtomicU8::new(2),
             no_evict: AtomicBool::new(false),
             no_touch: AtomicBool::new(false),
+            channels: AtomicU32::new(0),
+            patterns: AtomicU32::new(0),
+            shard_channels: AtomicU32::new(0),
+            queued: AtomicI32::new(-1),
+            watching: AtomicU32::new(0),
             input_bytes: AtomicU32::new(0),
             output_bytes: AtomicU32::new(0),
             blocked: AtomicBool::new(false),

@@ -3,6 +3,8 @@
 //! The stripes of its keys are held while it runs; so whatever it does appears as one. Invariant
 //! *declared-keys*: a command touches only keys that its row's key specs name.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use base::clock::Now;
 use resp::Args;
 use store::entry::{Form, Payload};
@@ -11,8 +13,10 @@ use store::{
 };
 
 use crate::blocking::{self, Block};
+use crate::clients::Client;
 use crate::fault::{CmdResult, Fault};
 use crate::lane::{self, Deferred, Lane};
+use crate::letter::Letter;
 use crate::reply::Reply;
 use crate::server::Server;
 use crate::session::Session;
@@ -512,6 +516,15 @@ impl Ctx<'_> {
         match &mut self.locked {
             Some(locked) if locked.covers(position) => look(locked.get(db, position, key, at)),
             _ => look(self.server.keyspace.lock(position).get(db, position, key, at)),
+        }
+    }
+
+    /// Sends a letter to a connection; one of this worker gets it after the turn.
+    pub(crate) fn post(&mut self, client: &Client, letter: impl FnOnce(usize, u64) -> Letter) {
+        if client.worker.load(Relaxed) == self.worker.index {
+            self.worker.outbox.push(letter(client.token.load(Relaxed) as usize, client.id));
+        } else {
+            self.server.post(client, letter);
         }
     }
 

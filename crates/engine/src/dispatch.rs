@@ -4,7 +4,7 @@
 //! for from memory, then the commands run one by one, each under the locks of its own keys.
 
 use base::limits::{BATCH_COMMANDS, OUTPUT_HIGH_WATER_BYTES};
-use resp::{Args, Batch};
+use resp::{Args, Batch, Proto};
 use store::Position;
 
 use crate::blocking;
@@ -337,6 +337,7 @@ fn queue(
         Ok(()) => multi.push(info, args),
         Err(_) => multi.aborted = true,
     }
+    session.tell_transaction();
     refusal?;
     out.tail().extend_from_slice(b"+QUEUED\r\n");
     Ok(())
@@ -415,6 +416,15 @@ fn admit<'s>(
     };
     if !session.authenticated && info.needs_auth() && server.requires_auth() {
         return Err(Fault::NO_AUTH);
+    }
+    if session.subscriptions.is_some()
+        && session.proto == Proto::V2
+        && !info.spec.flags.contains(Flags::SUBSCRIBED)
+    {
+        return Err(Fault::owned(format!(
+            "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
+            info.full_name
+        )));
     }
     let needs_memory = info.spec.flags.contains(Flags::DENYOOM)
         || session

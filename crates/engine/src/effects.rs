@@ -40,8 +40,10 @@ impl Ctx<'_> {
         }
     }
 
-    /// Tells of an event that is no write (`keymiss`, `new`).
-    pub fn announce(&mut self, _class: Event, _name: &'static str, _key: &[u8]) {}
+    /// Tells of an event of this database that is no write: `keymiss`.
+    pub fn announce(&mut self, class: Event, name: &'static str, key: &[u8]) {
+        self.publish_event(self.db(), class, name, key);
+    }
 
     /// Tells that `name` took elements out of the collection at a key, and that it is gone if that emptied it.
     pub fn notify_removed(&mut self, class: Event, name: &'static str, key: &[u8], emptied: bool) {
@@ -52,7 +54,7 @@ impl Ctx<'_> {
     }
 
     #[cold]
-    fn observe(&mut self, db: usize, _class: Event, _name: &'static str, key: &[u8]) {
+    fn observe(&mut self, db: usize, class: Event, name: &'static str, key: &[u8]) {
         let server = self.server();
         if server.watches.any() {
             server.watches.touch(db, key);
@@ -60,6 +62,7 @@ impl Ctx<'_> {
         if server.waiters.any() && server.waiters.is_awaited(db, key) {
             self.worker().effects.ready.push((db, key.into()));
         }
+        self.publish_event(db, class, name, key);
     }
 
     /// Tells of the keys that were found expired since the last call.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::output::Output;
+use crate::pubsub::Publication;
 
 /// Something for a connection of another worker (or of the same: it is delivered after the turn).
 pub enum Letter {
@@ -15,6 +16,8 @@ pub enum Letter {
         /// What to send; shared between all connections that get it.
         bytes: Arc<[u8]>,
     },
+    /// A message for those of the worker's connections that have subscribed.
+    Publish(Arc<Publication>),
     /// The reply that a waiting connection waits for.
     Reply {
         /// As above.

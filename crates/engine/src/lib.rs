@@ -18,6 +18,7 @@ pub mod lane;
 pub mod latency;
 pub mod letter;
 pub mod output;
+pub mod pubsub;
 pub mod reply;
 pub mod server;
 pub mod session;

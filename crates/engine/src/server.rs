@@ -10,12 +10,15 @@ use store::{Keyspace, Placement, Thresholds};
 use crate::blocking::Waiters;
 use crate::clients::{Client, Clients};
 use crate::config::Config;
+use crate::ctx::Event;
 use crate::letter::Letter;
+use crate::pubsub::{self, Channels};
 use crate::session::Session;
 use crate::slowlog::Slowlog;
 use crate::stats::{CommandTotals, Counter, ErrorStats, HISTOGRAM_BUCKETS, Rate, WorkerStats};
 use crate::table::{CommandId, Registry, registry_for};
 use crate::watches::Watches;
+use crate::worker::Worker;
 
 /// The version of Redis whose commands, replies and texts this server has: what clients go by.
 pub const REDIS_VERSION: &str = "7.4.2";
@@ -189,6 +192,8 @@ pub struct Server {
     pub waiters: Waiters,
     /// Keys that transactions depend on.
     pub watches: Watches,
+    /// Who has subscribed to what.
+    pub channels: Channels,
 }
 
 impl Server {
@@ -223,6 +228,7 @@ impl Server {
             cluster,
             waiters: Waiters::default(),
             watches: Watches::default(),
+            channels: Channels::default(),
             config,
             clock,
             process,
@@ -233,11 +239,12 @@ impl Server {
     /// True if anybody but the journal has to be told of writes.
     #[inline]
     pub fn has_observers(&self) -> bool {
-        self.watches.any() || self.waiters.any()
+        self.watches.any() || self.waiters.any() || !self.config.hot().event_mask().is_empty()
     }
 
     /// Forgets what a connection has here that ends with it.
-    pub fn disconnect(&self, session: &mut Session) {
+    pub fn disconnect(&self, worker: &mut Worker, session: &mut Session) {
+        pubsub::unsubscribe_all(self, worker, session);
         session.multi = None;
         session.watching.drain(..).for_each(|watch| self.watches.unwatch(watch));
         if let Some(waiter) = self.waiters.of_client(session.client.id) {
@@ -252,6 +259,7 @@ impl Server {
             if self.watches.any() {
                 self.watches.touch(db, key);
             }
+            pubsub::publish_event(self, None, db, Event::Expired, "expired", key);
         })
     }
 

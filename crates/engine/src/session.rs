@@ -1,10 +1,12 @@
 //! One connection's state, owned by its worker.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use resp::Proto;
 
 use crate::clients::Client;
+use crate::pubsub::{Space, Subscriptions};
 use crate::transaction::Transaction;
 use crate::watches::Watch;
 
@@ -44,6 +46,8 @@ pub struct Session {
     pub asking: bool,
     /// To be closed when its replies are sent (QUIT, CLIENT KILL of itself).
     pub close_after_reply: bool,
+    /// What it has subscribed to, if anything.
+    pub subscriptions: Option<Box<Subscriptions>>,
     /// Commands queued since MULTI.
     pub multi: Option<Box<Transaction>>,
     /// Keys that the next EXEC depends on.
@@ -64,9 +68,31 @@ impl Session {
             readonly: false,
             asking: false,
             close_after_reply: false,
+            subscriptions: None,
             multi: None,
             watching: Vec::new(),
         }
+    }
+
+    /// True if others send to this connection where it lives: it does not move to another worker.
+    pub fn is_bound(&self) -> bool {
+        self.subscriptions.is_some()
+    }
+
+    /// Shows other threads what it has subscribed to.
+    pub(crate) fn tell_subscriptions(&self) {
+        let count = |space| self.subscriptions.as_ref().map_or(0, |all| all.names(space).len() as u32);
+        let [channels, patterns, shard_channels] = Space::ALL.map(count);
+        self.client.channels.store(channels, Relaxed);
+        self.client.patterns.store(patterns, Relaxed);
+        self.client.shard_channels.store(shard_channels, Relaxed);
+    }
+
+    /// Shows other threads how far its transaction is.
+    pub(crate) fn tell_transaction(&self) {
+        let queued = self.multi.as_ref().map_or(-1, |multi| multi.queue.len() as i32);
+        self.client.queued.store(queued, Relaxed);
+        self.client.watching.store(self.watching.len() as u32, Relaxed);
     }
 
     /// The connection as a command sees it that runs apart from it: on the long lane, or when it is served.
@@ -74,6 +100,7 @@ impl Session {
         Session {
             client: self.client.clone(),
             close_after_reply: false,
+            subscriptions: None,
             multi: None,
             watching: Vec::new(),
             ..*self

@@ -101,7 +101,9 @@ impl Harness {
         let token = self.at;
         let mine = |letter: &Letter| match letter {
             Letter::Push { token: to, .. } | Letter::Reply { token: to, .. } => *to == token,
+            Letter::Publish(_) => true,
         };
+        self.spread_publications();
         let mut letters = self.host.letters.lock();
         let (mine, others) = letters.drain(..).partition(|(_, letter)| mine(letter));
         *letters = others;
@@ -112,9 +114,28 @@ impl Harness {
             match letter {
                 Letter::Push { bytes, .. } => sent.extend_from_slice(&bytes),
                 Letter::Reply { output, .. } => drain(output, &mut sent),
+                Letter::Publish(_) => unreachable!("spread above"),
             }
         }
         show_all(&sent)
+    }
+
+    /// Makes a push for each subscriber of each message, as the worker does.
+    fn spread_publications(&mut self) {
+        let mut letters = Vec::new();
+        for (worker, letter) in self.host.letters.lock().drain(..) {
+            let Letter::Publish(publication) = letter else {
+                letters.push((worker, letter));
+                continue;
+            };
+            self.worker.subscribers.deliver(&publication, |token, bytes_for| {
+                let of_number = self.others.get(token).and_then(Option::as_ref);
+                let session = of_number.unwrap_or(&self.session);
+                let (client_id, bytes) = (session.client.id, bytes_for(session.proto));
+                letters.push((worker, Letter::Push { token, client_id, bytes }));
+            });
+        }
+        *self.host.letters.lock() = letters;
     }
 
     /// Ends the waits whose time is over.
@@ -191,6 +212,7 @@ impl Harness {
         if let Some(deferred) = self.worker.deferred.take() {
             out.append(lane::run(&self.server, &mut self.worker, deferred));
         }
+        self.host.letters.lock().extend(self.worker.outbox.drain(..).map(|letter| (0, letter)));
         // Who waits is answered by a letter.
         self.worker.blocked = None;
         drain(out, sent);

@@ -57,6 +57,11 @@ impl Watches {
         self.keys.load(Relaxed) > 0
     }
 
+    /// Keys that are watched.
+    pub fn key_count(&self) -> usize {
+        self.keys.load(Relaxed)
+    }
+
     fn shard(&self, key: &[u8]) -> &Mutex<Keys> {
         &self.shards[key_hash(key) as usize % SHARDS]
     }

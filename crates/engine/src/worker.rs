@@ -7,6 +7,8 @@ use base::clock::Now;
 use crate::blocking::{Unserved, Waiter};
 use crate::effects::Effects;
 use crate::lane::Deferred;
+use crate::letter::Letter;
+use crate::pubsub::Subscribers;
 use crate::stats::WorkerStats;
 
 /// What one thread needs to run commands.
@@ -33,6 +35,10 @@ pub struct Worker {
     pub held_up: bool,
     /// What the running commands have set off.
     pub(crate) effects: Effects,
+    /// Its connections that have subscribed.
+    pub subscribers: Subscribers,
+    /// Letters to its own connections, delivered after the turn.
+    pub outbox: Vec<Letter>,
     /// Waiting clients whose turn has come, but who need stripes that were not to be had.
     pub(crate) unserved: Vec<Unserved>,
     /// Scratch for the stripes of a command's keys.
@@ -54,6 +60,8 @@ impl Worker {
             blocked_again: false,
             held_up: false,
             effects: Effects::default(),
+            subscribers: Subscribers::default(),
+            outbox: Vec::new(),
             unserved: Vec::new(),
             stripes: Vec::new(),
         };

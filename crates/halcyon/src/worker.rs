@@ -161,6 +161,7 @@ impl Worker {
                     Token(token) => self.socket_event(token, event),
                 }
             }
+            self.deliver_own();
             for token in std::mem::take(&mut self.ready) {
                 if let Some(Some(connection)) = self.connections.get_mut(token)
                     && std::mem::take(&mut connection.queued)
@@ -172,6 +173,7 @@ impl Worker {
                 self.accept(number);
             }
             self.tick();
+            self.deliver_own();
         }
         Ok(())
     }
@@ -527,22 +529,43 @@ impl Worker {
     fn deliver(&mut self, letter: Letter) {
         match letter {
             Letter::Push { token, client_id, bytes } => {
-                if self.is_client(token, client_id)
-                    && let Some(connection) = &mut self.connections[token]
-                {
-                    let spare = &mut self.spare_buffers;
-                    connection
-                        .out
-                        .lend(|| spare.pop().unwrap_or_else(|| Vec::with_capacity(OUTPUT_BUFFER_BYTES)));
-                    connection.out.push_shared(bytes);
-                    self.turn(token);
+                if self.is_client(token, client_id) {
+                    self.push(token, bytes);
                 }
+            }
+            Letter::Publish(publication) => {
+                let mut receivers = Vec::new();
+                self.engine.subscribers.deliver(&publication, |token, of| {
+                    if let Some(Some(connection)) = self.connections.get(token) {
+                        receivers.push((token, of(connection.session.proto)));
+                    }
+                });
+                receivers.into_iter().for_each(|(token, bytes)| self.push(token, bytes));
             }
             Letter::Reply { token, client_id, output } => {
                 if self.is_client(token, client_id) {
                     self.end_wait(token, output);
                 }
             }
+        }
+    }
+
+    /// Adds bytes that a client did not ask for now to what it is sent, in its next turn.
+    fn push(&mut self, token: usize, bytes: Arc<[u8]>) {
+        let Some(Some(connection)) = self.connections.get_mut(token) else { return };
+        let spare = &mut self.spare_buffers;
+        connection.out.lend(|| spare.pop().unwrap_or_else(|| Vec::with_capacity(OUTPUT_BUFFER_BYTES)));
+        connection.out.push_shared(bytes);
+        if !connection.queued {
+            connection.queued = true;
+            self.ready.push(token);
+        }
+    }
+
+    /// Delivers what this worker's connections have sent each other.
+    fn deliver_own(&mut self) {
+        for letter in std::mem::take(&mut self.engine.outbox) {
+            self.deliver(letter);
         }
     }
 
@@ -643,7 +666,7 @@ impl Worker {
         let token = self.connections.vacant_key();
         if let Err(error) = connection.stream.register(self.poll.registry(), Token(token)) {
             tracing::warn!("Registering a client connection failed: {error}");
-            self.shared.server.disconnect(&mut connection.session);
+            self.shared.server.disconnect(&mut self.engine, &mut connection.session);
             return;
         }
         let client = &connection.session.client;
@@ -663,7 +686,7 @@ impl Worker {
     fn forget(&mut self, token: usize, mut connection: Box<Connection>) {
         self.connections.remove(token);
         self.shared.loads[self.index].fetch_sub(1, Relaxed);
-        self.shared.server.disconnect(&mut connection.session);
+        self.shared.server.disconnect(&mut self.engine, &mut connection.session);
         if let Some(deadline_us) = connection.waiter.take().and_then(|waiter| waiter.deadline_us) {
             self.deadlines.remove(&(deadline_us, token, connection.session.client.id));
         }
@@ -770,7 +793,10 @@ impl Worker {
         let surplus = (mine - least) / 2;
         let old_enough_s = self.engine.now.unix_ms / 1000 - 1;
         let movable = |connection: &Connection| {
-            connection.is_idle() && !connection.queued && connection.session.client.created_s < old_enough_s
+            connection.is_idle()
+                && !connection.queued
+                && !connection.session.is_bound()
+                && connection.session.client.created_s < old_enough_s
         };
         let mut tokens = Vec::new();
         for _ in 0..MOVE_CHECKS_PER_TICK.min(self.connections.capacity()) {
@@ -791,7 +817,7 @@ impl Worker {
                 connection.writable = true;
                 self.shared.mailboxes[target].send(Message::Adopt(connection));
             } else {
-                self.shared.server.disconnect(&mut connection.session);
+                self.shared.server.disconnect(&mut self.engine, &mut connection.session);
             }
         }
     }

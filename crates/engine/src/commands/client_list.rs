@@ -35,8 +35,8 @@ impl ClientType {
         found.ok_or_else(|| Fault::quoting("ERR Unknown client type '", word, "'"))
     }
 
-    fn of(_: &Client) -> ClientType {
-        ClientType::Normal
+    fn of(client: &Client) -> ClientType {
+        if client.is_subscribed() { ClientType::PubSub } else { ClientType::Normal }
     }
 }
 
@@ -130,7 +130,7 @@ fn describe(server: &Server, client: &Client, now_ms: i64, out: &mut String) {
     // Writing to a string cannot fail.
     let _ = writeln!(
         out,
-        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub=0 psub=0 ssub=0 multi=-1 watch=0 qbuf={} \
+        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} multi={} watch={} qbuf={} \
          qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll={} omem={} tot-mem={} events=r cmd={} user=default redir=-1 \
          resp={} lib-name={} lib-ver={}",
         client.id,
@@ -142,6 +142,11 @@ fn describe(server: &Server, client: &Client, now_ms: i64, out: &mut String) {
         ((now_ms - client.last_active_ms.load(Relaxed)) / 1000).max(0),
         flags(client),
         client.db.load(Relaxed),
+        client.channels.load(Relaxed),
+        client.patterns.load(Relaxed),
+        client.shard_channels.load(Relaxed),
+        client.queued.load(Relaxed),
+        client.watching.load(Relaxed),
         input_bytes,
         u8::from(output_bytes > 0),
         output_bytes,
@@ -155,6 +160,8 @@ fn describe(server: &Server, client: &Client, now_ms: i64, out: &mut String) {
 
 fn flags(client: &Client) -> String {
     let all = [
+        ('P', client.is_subscribed()),
+        ('x', client.queued.load(Relaxed) >= 0),
         ('b', client.blocked.load(Relaxed)),
         ('U', matches!(client.peer, Peer::Unix(_))),
         ('e', client.no_evict.load(Relaxed)),

@@ -7,6 +7,7 @@ use resp::Proto;
 
 use crate::args::{Args, db_index, int32, is};
 use crate::commands::client::valid_name;
+use crate::commands::{pubsub, transactions};
 use crate::ctx::Ctx;
 use crate::fault::{CmdResult, Fault};
 use crate::reply::Reply;
@@ -26,7 +27,10 @@ const HELLO_NEEDS_AUTH: Fault = Fault::Text(
 const DEFAULT_USER: &[u8] = b"default";
 
 /// PING [message]
-pub(crate) fn ping(_: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
+pub(crate) fn ping(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
+    if args.len() <= 2 && pubsub::pong(ctx, args, reply) {
+        return Ok(());
+    }
     match args.len() {
         1 => reply.simple("PONG"),
         2 => reply.bulk(&args[1]),
@@ -65,6 +69,8 @@ pub(crate) fn quit(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Cmd
 /// RESET: the connection as if it were new, but for what it said of its library.
 pub(crate) fn reset(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     let authenticated = !ctx.server().requires_auth();
+    transactions::forget(ctx);
+    ctx.unsubscribe_all();
     let session = ctx.session();
     use_db(session, 0);
     speak(session, reply, Proto::V2);

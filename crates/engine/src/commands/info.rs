@@ -4,6 +4,8 @@
 //! are those of Redis 7.4. What this server does not have (forks, scripts, modules, replicas) is shown with the
 //! values of a Redis that never used it, because tools look for the fields.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use std::fmt::{Display, Write};
 
 use crate::args::Args;
@@ -11,6 +13,7 @@ use crate::commands::info_counts;
 use crate::commands::memory::MemoryFigures;
 use crate::ctx::Ctx;
 use crate::fault::CmdResult;
+use crate::pubsub::Space;
 use crate::reply::Reply;
 use crate::server::{REDIS_VERSION, Server};
 use base::clock::Now;
@@ -177,15 +180,13 @@ fn clients(source: &Source<'_>, fields: &mut Fields) {
     fields.add("client_recent_max_input_buffer", 0);
     fields.add("client_recent_max_output_buffer", 0);
     fields.add("blocked_clients", server.clients.blocked());
-    fields.add_zeros(&[
-        "tracking_clients",
-        "pubsub_clients",
-        "watching_clients",
-        "clients_in_timeout_table",
-        "total_watched_keys",
-        "total_blocking_keys",
-        "total_blocking_keys_on_nokey",
-    ]);
+    fields.add("tracking_clients", 0);
+    fields.add("pubsub_clients", server.channels.clients.load(Relaxed));
+    fields.add("watching_clients", 0);
+    fields.add("clients_in_timeout_table", 0);
+    fields.add("total_watched_keys", server.watches.key_count());
+    fields.add("total_blocking_keys", server.waiters.key_count());
+    fields.add("total_blocking_keys_on_nokey", 0);
 }
 
 fn memory(source: &Source<'_>, fields: &mut Fields) {
@@ -309,10 +310,10 @@ fn stats(source: &Source<'_>, fields: &mut Fields) {
     ]);
     fields.add("keyspace_hits", server.total(|stats| &stats.keyspace_hits));
     fields.add("keyspace_misses", server.total(|stats| &stats.keyspace_misses));
+    fields.add("pubsub_channels", server.channels.used(Space::Channel));
+    fields.add("pubsub_patterns", server.channels.used(Space::Pattern));
+    fields.add("pubsubshard_channels", server.channels.used(Space::Shard));
     fields.add_zeros(&[
-        "pubsub_channels",
-        "pubsub_patterns",
-        "pubsubshard_channels",
         "latest_fork_usec",
         "total_forks",
         "migrate_cached_sockets",

@@ -18,6 +18,7 @@ pub mod latency;
 pub mod latency_report;
 pub mod lists;
 pub mod memory;
+pub mod pubsub;
 mod random;
 pub mod replication;
 pub mod scan;

@@ -23,6 +23,7 @@ pub(crate) fn multi(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Cm
         return Err(Fault::Text("ERR MULTI calls can not be nested"));
     }
     ctx.session().multi = Some(Box::default());
+    ctx.session().tell_transaction();
     reply.ok();
     Ok(())
 }
@@ -42,6 +43,7 @@ pub(crate) fn forget(ctx: &mut Ctx<'_>) {
     ctx.session().multi = None;
     let watching = take(&mut ctx.session().watching);
     watching.into_iter().for_each(|watch| ctx.server().watches.unwatch(watch));
+    ctx.session().tell_transaction();
 }
 
 /// WATCH key [key ...]
@@ -60,6 +62,7 @@ pub(crate) fn watch(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
         let watch = ctx.server().watches.watch(db, key);
         ctx.session().watching.push(watch);
     }
+    ctx.session().tell_transaction();
     reply.ok();
     Ok(())
 }
@@ -68,6 +71,7 @@ pub(crate) fn watch(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
 pub(crate) fn unwatch(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     let watching = take(&mut ctx.session().watching);
     watching.into_iter().for_each(|watch| ctx.server().watches.unwatch(watch));
+    ctx.session().tell_transaction();
     reply.ok();
     Ok(())
 }
@@ -99,6 +103,7 @@ pub(crate) fn exec(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Cmd
     }
     let transaction = ctx.session().multi.take().unwrap_or_else(|| unreachable!("exec: seen above"));
     let watching = take(&mut ctx.session().watching);
+    ctx.session().tell_transaction();
     if is_heavy(ctx, &transaction.queue) {
         ctx.release();
         ctx.defer(move |lane: &mut Lane<'_>| {

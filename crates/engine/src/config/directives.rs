@@ -382,7 +382,7 @@ pub static DIRECTIVES: &[Directive] = &[
     int("latency-monitor-threshold", 0, I64, 0).live(),
     yes("latency-tracking").live(),
     list("latency-tracking-info-percentiles", "50 99 99.9", ListRule::Percentiles).live(),
-    ruled("notify-keyspace-events", "", TextRule::KeyspaceEvents),
+    ruled("notify-keyspace-events", "", TextRule::KeyspaceEvents).live(),
     int("busy-reply-threshold", 0, I64, 5000).also(&["lua-time-limit"]),
     // Cluster.
     no("cluster-enabled").immutable().live(),

@@ -7,6 +7,7 @@ use store::Thresholds;
 
 use super::directives::DIRECTIVES;
 use super::value::Value;
+use crate::pubsub::EventMask;
 
 macro_rules! hot_values {
     ($($(#[$doc:meta])* $field:ident: $atomic:ident => $plain:ty, $directive:literal;)*) => {
@@ -87,6 +88,8 @@ hot_values! {
     lfu_decay_time_min: AtomicU64 => u64, "lfu-decay-time";
     /// Whether a cluster node with uncovered slots refuses all keys.
     cluster_require_full_coverage: AtomicBool => bool, "cluster-require-full-coverage";
+    /// The events that are published: see [`Hot::event_mask`].
+    event_mask_bits: AtomicU64 => u64, "notify-keyspace-events";
     /// See [`Thresholds`].
     list_max_listpack_size: AtomicI64 => i64, "list-max-listpack-size";
     /// See [`Thresholds`].
@@ -110,6 +113,12 @@ hot_values! {
 }
 
 impl Hot {
+    /// The events that are published.
+    #[inline]
+    pub fn event_mask(&self) -> EventMask {
+        EventMask::from_bits_retain(self.event_mask_bits())
+    }
+
     /// The encoding thresholds, as of now.
     #[inline]
     pub fn thresholds(&self) -> Thresholds {
@@ -141,6 +150,9 @@ impl FromValue for i64 {
 
 impl FromValue for u64 {
     fn from_value(value: &Value) -> u64 {
+        if let Value::Text(letters) = value {
+            return EventMask::of_letters(letters).bits();
+        }
         u64::try_from(value.number()).expect("hot unsigned values are bounded by u64 in the table")
     }
 }

@@ -21,7 +21,7 @@ pub const ROWS: &[Command] = &[
     Command {
         name: "ping",
         arity: -1,
-        flags: Flags::FAST,
+        flags: Flags::FAST.union(Flags::SUBSCRIBED),
         categories: Categories::CONNECTION,
         tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
         group: Group::Connection,
@@ -83,7 +83,7 @@ pub const ROWS: &[Command] = &[
     Command {
         name: "quit",
         arity: -1,
-        flags: HANDSHAKE,
+        flags: HANDSHAKE.union(Flags::SUBSCRIBED).union(Flags::OUTSIDE_MULTI),
         categories: Categories::CONNECTION,
         group: Group::Connection,
         complexity: "O(1)",
@@ -94,7 +94,7 @@ pub const ROWS: &[Command] = &[
     Command {
         name: "reset",
         arity: 1,
-        flags: HANDSHAKE,
+        flags: HANDSHAKE.union(Flags::SUBSCRIBED).union(Flags::OUTSIDE_MULTI),
         categories: Categories::CONNECTION,
         group: Group::Connection,
         since: "6.2.0",

@@ -10,6 +10,7 @@ mod connection;
 mod hashes;
 mod keys;
 mod lists;
+mod pubsub;
 mod registry;
 mod replication;
 mod server;
@@ -82,6 +83,8 @@ bitflags! {
         const WHOLE_KEYSPACE = 1 << 26;
         /// Runs at once, not queued, between MULTI and EXEC.
         const OUTSIDE_MULTI = 1 << 27;
+        /// Allowed on a RESP2 connection that has subscribed.
+        const SUBSCRIBED = 1 << 28;
         /// As quick as what `FAST` marks, though Redis does not mark it: timed with its batch, not alone.
         const BRIEF = 1 << 25;
     }

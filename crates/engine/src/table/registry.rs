@@ -100,6 +100,7 @@ const FAMILIES: &[&[Command]] = &[
     super::hashes::ROWS,
     super::keys::ROWS,
     super::lists::ROWS,
+    super::pubsub::ROWS,
     super::replication::ROWS,
     super::server::ROWS,
     super::sets::ROWS,

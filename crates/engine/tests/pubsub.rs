@@ -1,0 +1,72 @@
+//! Publish and subscribe, and keyspace notifications.
+
+use engine::testing::Harness;
+
+#[test]
+fn messages_reach_channels_patterns_and_shard_channels() {
+    let mut harness = Harness::new();
+    harness.on(1).check("SUBSCRIBE a b a", "[subscribe a :1] [subscribe b :2] [subscribe a :2]");
+    harness.on(2).check("PSUBSCRIBE a* x?", "[psubscribe a* :1] [psubscribe x? :2]");
+    harness.on(2).check("SSUBSCRIBE a", "[ssubscribe a :1]");
+    harness.on(3).check("HELLO 3 SETNAME three", &harness_hello(4));
+    harness.on(3).check("SUBSCRIBE a", ">[subscribe a :1]");
+    harness.on(0).check("PUBLISH a hello", ":3");
+    harness.on(0).check("PUBLISH nobody hello", ":0");
+    harness.on(0).check("SPUBLISH a hi", ":1");
+    assert_eq!(harness.on(1).received(), "[message a hello]");
+    assert_eq!(harness.on(2).received(), "[pmessage a* a hello] [smessage a hi]");
+    assert_eq!(harness.on(3).received(), ">[message a hello]");
+    harness.on(0).check("PUBSUB NUMSUB a b c", "[a :2 b :1 c :0]");
+    harness.on(0).check("PUBSUB NUMPAT", ":2");
+    harness.on(0).check("PUBSUB CHANNELS b*", "[b]");
+    harness.on(0).check("PUBSUB SHARDCHANNELS", "[a]");
+    harness.on(0).check("PUBSUB SHARDNUMSUB a", "[a :1]");
+    harness.on(1).check("UNSUBSCRIBE", "[unsubscribe a :1] [unsubscribe b :0]");
+    harness.on(1).check("UNSUBSCRIBE", "[unsubscribe (nil) :0]");
+    harness.on(1).check("PUNSUBSCRIBE q", "[punsubscribe q :0]");
+    harness.on(2).check("RESET", "+RESET");
+    harness.on(3).check("UNSUBSCRIBE a", ">[unsubscribe a :0]");
+    harness.on(0).check("PUBSUB CHANNELS", "[]");
+    harness.on(0).check("PUBSUB NUMPAT", ":0");
+}
+
+fn harness_hello(id: u64) -> String {
+    format!("%{{server=redis version=7.4.2 proto=:3 id=:{id} mode=standalone role=master modules=[]}}")
+}
+
+#[test]
+fn a_listening_connection_may_do_little_in_resp2() {
+    let mut harness = Harness::new();
+    harness.check("SUBSCRIBE a", "[subscribe a :1]");
+    harness.check(
+        "GET x",
+        "-ERR Can't execute 'get': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
+    );
+    harness.check("PING", "[pong ]");
+    harness.check("PING x", "[pong x]");
+    let mut harness = Harness::new().resp3();
+    harness.check("SUBSCRIBE a", ">[subscribe a :1]");
+    harness.check("PING", "+PONG");
+    harness.check("GET x", "(nil)");
+}
+
+/// Lines of `command => channel suffix:message ...`, as a listener to everything gets them.
+#[test]
+fn writes_are_published_by_key_and_by_event() {
+    let mut harness = Harness::with_config(&[("notify-keyspace-events", "KEA")]);
+    harness.on(1).run("PSUBSCRIBE __key*");
+    for (line, expected) in [
+        ("SET a 1", "[pmessage __key* __keyspace@0__:a set] [pmessage __key* __keyevent@0__:set a]"),
+        ("GET a", ""),
+        ("RPOPLPUSH nolist a", ""),
+        ("DEL a nothere", "[pmessage __key* __keyspace@0__:a del] [pmessage __key* __keyevent@0__:del a]"),
+    ] {
+        harness.on(0).run(line);
+        assert_eq!(harness.on(1).received(), expected, "{line}");
+    }
+    harness.on(0).run("CONFIG SET notify-keyspace-events Ex");
+    harness.on(0).run("SET a 1 PX 5");
+    harness.on(0).advance_ms(10);
+    harness.on(0).check("GET a", "(nil)");
+    assert_eq!(harness.on(1).received(), "[pmessage __key* __keyevent@0__:expired a]");
+}
