@@ -1,37 +1,34 @@
 //! A worker thread: its own poll, its own listeners, its own connections for their whole life, and any
 //! command run to completion.
 
+mod arrivals;
+mod mail;
+mod upkeep;
+
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use base::clock::Now;
 use base::limits::{
-    ACCEPTS_PER_TURN, BATCH_COMMANDS, EXPIRE_SLICE_KEYS, EXPIRE_SLICE_US, INPUT_GROWTH_BYTES_MAX,
-    OUTPUT_BUFFER_BYTES, READ_BUFFER_BYTES, TURN_COMMANDS_MAX, TURN_OUTPUT_BYTES, TURN_STREAM_US, TURN_US,
+    BATCH_COMMANDS, INPUT_GROWTH_BYTES_MAX, OUTPUT_BUFFER_BYTES, READ_BUFFER_BYTES, TURN_COMMANDS_MAX,
+    TURN_OUTPUT_BYTES, TURN_STREAM_US, TURN_US,
 };
-use engine::clients::Peer;
 use engine::dispatch::{Stop, run_batch};
-use engine::letter::Letter;
-use engine::output::Output;
-use engine::session::Session;
 use engine::worker::Worker as Engine;
 use mio::{Events, Poll, Token};
 use resp::{Batch, DecodeLimits};
 use slab::Slab;
 
-use crate::connection::{Connection, Flush, Stream, Wait};
+use crate::connection::{Connection, Flush, Wait};
 use crate::listeners::Listener;
-use crate::shared::{LaneTask, Message, Shared};
+use crate::shared::{LaneTask, Shared};
 
 const WAKER: Token = Token(usize::MAX);
 /// Listeners have the tokens just below the waker's; connections count up from 0.
 const LISTENERS: usize = usize::MAX - 64;
 const EVENTS_MAX: usize = 1024;
-/// Time between rounds of background work.
-const TICK_US: u64 = 100_000;
 /// Longest time until a worker notices that a pause has ended.
 const PAUSE_CHECK_MS: i64 = 9;
 /// Time between two tries to get a stripe that is held for long.
@@ -40,18 +37,6 @@ const HELD_UP_RETRY_US: u64 = 1_000;
 const SPARE_BUFFERS_MAX: usize = 64;
 /// A lent buffer that grew beyond this is not kept.
 const SPARE_BUFFER_BYTES_MAX: usize = 4 * OUTPUT_BUFFER_BYTES;
-/// Connections that one tick hands to another worker.
-const MOVES_PER_TICK: usize = 64;
-/// Connections that are looked at for that.
-const MOVE_CHECKS_PER_TICK: usize = 1024;
-/// Connections whose idle time is looked at in one tick.
-const TIMEOUT_CHECKS_PER_TICK: usize = 256;
-
-/// What a client from elsewhere is told while the server is open to this machine only.
-const PROTECTED_MODE: &str = "-DENIED Halcyon is running in protected mode because protected mode is enabled and no \
-password is set for the default user. In this mode connections are only accepted from the loopback interface. To \
-connect from other computers, set a password (CONFIG SET requirepass ...), or turn protected mode off (CONFIG SET \
-protected-mode no from this machine) if the network is trusted.\r\n";
 
 /// A worker and everything it owns.
 pub struct Worker {
@@ -501,324 +486,6 @@ impl Worker {
             && buffer.capacity() <= SPARE_BUFFER_BYTES_MAX
         {
             self.spare_buffers.push(buffer);
-        }
-    }
-
-    fn read_mail(&mut self) {
-        let shared = self.shared.clone();
-        for message in shared.mailboxes[self.index].take() {
-            match message {
-                Message::Adopt(connection) => self.adopt(connection),
-                Message::Letter(letter) => self.deliver(letter),
-                Message::Kill { token, client_id } => {
-                    if self.is_client(token, client_id)
-                        && let Some(connection) = self.connections[token].take()
-                    {
-                        self.forget(token, connection);
-                    }
-                }
-            }
-        }
-    }
-
-    fn is_client(&self, token: usize, client_id: u64) -> bool {
-        let connection = self.connections.get(token).and_then(Option::as_ref);
-        connection.is_some_and(|connection| connection.session.client.id == client_id)
-    }
-
-    fn deliver(&mut self, letter: Letter) {
-        match letter {
-            Letter::Push { token, client_id, bytes } => {
-                if self.is_client(token, client_id) {
-                    self.push(token, bytes);
-                }
-            }
-            Letter::Publish(publication) => {
-                let mut receivers = Vec::new();
-                self.engine.subscribers.deliver(&publication, |token, of| {
-                    if let Some(Some(connection)) = self.connections.get(token) {
-                        receivers.push((token, of(connection.session.proto)));
-                    }
-                });
-                receivers.into_iter().for_each(|(token, bytes)| self.push(token, bytes));
-            }
-            Letter::Reply { token, client_id, output } => {
-                if self.is_client(token, client_id) {
-                    self.end_wait(token, output);
-                }
-            }
-        }
-    }
-
-    /// Adds bytes that a client did not ask for now to what it is sent, in its next turn.
-    fn push(&mut self, token: usize, bytes: Arc<[u8]>) {
-        let Some(Some(connection)) = self.connections.get_mut(token) else { return };
-        let spare = &mut self.spare_buffers;
-        connection.out.lend(|| spare.pop().unwrap_or_else(|| Vec::with_capacity(OUTPUT_BUFFER_BYTES)));
-        connection.out.push_shared(bytes);
-        if !connection.queued {
-            connection.queued = true;
-            self.ready.push(token);
-        }
-    }
-
-    /// Delivers what this worker's connections have sent each other.
-    fn deliver_own(&mut self) {
-        for letter in std::mem::take(&mut self.engine.outbox) {
-            self.deliver(letter);
-        }
-    }
-
-    /// Gives a waiting connection what it waited for.
-    fn end_wait(&mut self, token: usize, output: Output) {
-        if let Some(connection) = &mut self.connections[token] {
-            connection.out.append(output);
-            connection.wait = Wait::None;
-            let client = &connection.session.client;
-            self.shared.server.clients.set_blocked(client, false);
-            if let Some(deadline_us) = connection.waiter.take().and_then(|waiter| waiter.deadline_us) {
-                self.deadlines.remove(&(deadline_us, token, client.id));
-            }
-        }
-        self.turn(token);
-    }
-
-    /// Answers the connections whose time to wait is over.
-    fn end_waits(&mut self) {
-        while let Some((deadline_us, token, client_id)) = self.deadlines.first().copied()
-            && deadline_us <= self.engine.now.mono_us
-        {
-            self.deadlines.pop_first();
-            if !self.is_client(token, client_id) {
-                continue;
-            }
-            let waiter = self.connections[token].as_ref().and_then(|connection| connection.waiter.clone());
-            // Where it was answered just now, the letter is on its way.
-            if let Some(output) = waiter.and_then(|waiter| self.shared.server.waiters.time_out(&waiter)) {
-                self.end_wait(token, output);
-            }
-        }
-    }
-
-    /// Lets the connections try again whose command needs a stripe that was held for long.
-    fn retry_held_up(&mut self) {
-        for token in std::mem::take(&mut self.held_up) {
-            if let Some(Some(connection)) = self.connections.get_mut(token)
-                && connection.wait == Wait::Stripe
-            {
-                connection.wait = Wait::None;
-                self.turn(token);
-            }
-        }
-    }
-
-    fn accept(&mut self, number: usize) {
-        for _ in 0..ACCEPTS_PER_TURN {
-            let accepted = match &self.listeners[number] {
-                Listener::Tcp(listener) => listener.accept().map(|(stream, peer)| {
-                    let local = stream.local_addr().unwrap_or(peer);
-                    (Stream::Tcp(stream), Peer::Tcp { peer, local })
-                }),
-                Listener::Unix(listener, path) => {
-                    listener.accept().map(|(stream, _)| (Stream::Unix(stream), Peer::Unix(path.clone())))
-                }
-            };
-            match accepted {
-                Ok((stream, peer)) => self.welcome(stream, peer),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // The client gave up before it was accepted.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                Err(error) => {
-                    tracing::warn!("Accepting a client connection failed: {error}");
-                    // Out of descriptors, most likely: those that wait are looked at again in a while.
-                    self.accept_later.push(number);
-                    return;
-                }
-            }
-        }
-        // The poll reports a listener once: what is left is for the next turn.
-        self.accept_again.push(number);
-    }
-
-    fn welcome(&mut self, mut stream: Stream, peer: Peer) {
-        let server = &self.shared.server;
-        let refusal = if server.clients.connected() >= server.config.hot().maxclients() {
-            Some("-ERR max number of clients reached\r\n")
-        } else if !peer.is_local() && server.config.hot().protected_mode() && !server.requires_auth() {
-            Some(PROTECTED_MODE)
-        } else {
-            None
-        };
-        if let Some(text) = refusal {
-            // Whether the client gets to read it is its own business.
-            let _ = stream.refuse(text.as_bytes());
-            self.engine.stats.rejected_connections.add(1);
-            return;
-        }
-        self.engine.stats.connections.add(1);
-        let client = server.clients.open(peer, self.index as u16, self.engine.now.unix_ms);
-        let session = Session::new(client, !server.requires_auth());
-        self.adopt(Box::new(Connection::new(stream, session)));
-    }
-
-    /// Takes a connection in, new or from another worker.
-    fn adopt(&mut self, mut connection: Box<Connection>) {
-        let token = self.connections.vacant_key();
-        if let Err(error) = connection.stream.register(self.poll.registry(), Token(token)) {
-            tracing::warn!("Registering a client connection failed: {error}");
-            self.shared.server.disconnect(&mut self.engine, &mut connection.session);
-            return;
-        }
-        let client = &connection.session.client;
-        client.fd.store(connection.stream.fd(), Relaxed);
-        client.token.store(token as u32, SeqCst);
-        client.worker.store(self.index as u16, SeqCst);
-        // Whoever kills it sets the flag first and reads the worker after: one of the two sees the other.
-        if client.kill.load(SeqCst) {
-            connection.closing = true;
-        }
-        self.connections.insert(Some(connection));
-        self.shared.loads[self.index].fetch_add(1, Relaxed);
-        self.turn(token);
-    }
-
-    /// Closes a connection that is out of its place.
-    fn forget(&mut self, token: usize, mut connection: Box<Connection>) {
-        self.connections.remove(token);
-        self.shared.loads[self.index].fetch_sub(1, Relaxed);
-        self.shared.server.disconnect(&mut self.engine, &mut connection.session);
-        if let Some(deadline_us) = connection.waiter.take().and_then(|waiter| waiter.deadline_us) {
-            self.deadlines.remove(&(deadline_us, token, connection.session.client.id));
-        }
-        self.keep_buffer(connection.out.reclaim());
-        if connection.out.is_streaming() {
-            self.shared.server.keyspace.discard_elsewhere(Box::new(std::mem::take(&mut connection.out)));
-        }
-        // Closing the socket takes it out of the poll.
-    }
-
-    fn tick(&mut self) {
-        if self.expiring {
-            self.expire();
-        }
-        self.end_pauses();
-        self.end_waits();
-        self.retry_held_up();
-        if self.engine.now.mono_us < self.next_tick_us {
-            return;
-        }
-        self.next_tick_us = self.engine.now.mono_us + TICK_US;
-        self.accept_again.append(&mut self.accept_later);
-        self.expire();
-        self.close_idle();
-        self.balance();
-    }
-
-    /// A slice of active expiry over this worker's share of the stripes.
-    fn expire(&mut self) {
-        let shared = self.shared.clone();
-        let server = &shared.server;
-        if !server.active_expire.load(Relaxed) {
-            self.expiring = false;
-            return;
-        }
-        let workers = shared.mailboxes.len();
-        let started: Now = server.clock.now();
-        let mut idle_stripes = 0;
-        let own_stripes = (store::STRIPES - self.index).div_ceil(workers);
-        while idle_stripes < own_stripes {
-            let stripe = self.index + self.expire_at_stripe * workers;
-            let (removed, more) = server.expire_slice(stripe, started.unix_ms, EXPIRE_SLICE_KEYS);
-            if !more {
-                self.expire_at_stripe = (self.expire_at_stripe + 1) % own_stripes;
-                idle_stripes += 1;
-            }
-            if removed > 0 && server.clock.now().mono_us - started.mono_us > EXPIRE_SLICE_US {
-                server.keyspace.note_time_cap();
-                self.expiring = true;
-                return;
-            }
-        }
-        self.expiring = false;
-    }
-
-    fn end_pauses(&mut self) {
-        if self.paused.is_empty() || self.shared.server.pause.mode(self.engine.now.unix_ms).is_some() {
-            return;
-        }
-        for token in std::mem::take(&mut self.paused) {
-            if let Some(Some(connection)) = self.connections.get_mut(token)
-                && connection.wait == Wait::Pause
-            {
-                connection.wait = Wait::None;
-                self.shared.server.clients.set_blocked(&connection.session.client, false);
-                self.turn(token);
-            }
-        }
-    }
-
-    /// Closes clients that were silent for `timeout`; looks at a bounded number of them a tick.
-    fn close_idle(&mut self) {
-        let timeout_ms = self.shared.server.config.hot().timeout_s() as i64 * 1000;
-        if timeout_ms == 0 || self.connections.is_empty() {
-            return;
-        }
-        for _ in 0..TIMEOUT_CHECKS_PER_TICK.min(self.connections.capacity()) {
-            self.timeout_at = (self.timeout_at + 1) % self.connections.capacity();
-            let Some(place) = self.connections.get_mut(self.timeout_at) else { continue };
-            let is_silent = |connection: &Connection| {
-                let silent_ms =
-                    self.engine.now.unix_ms - connection.session.client.last_active_ms.load(Relaxed);
-                connection.wait == Wait::None && silent_ms > timeout_ms
-            };
-            if place.as_deref().is_some_and(is_silent)
-                && let Some(connection) = place.take()
-            {
-                tracing::debug!("Closing idle client {}", connection.session.client.id);
-                self.forget(self.timeout_at, connection);
-            }
-        }
-    }
-
-    /// Gives long-lived idle connections to the least loaded worker when this one has many more.
-    fn balance(&mut self) {
-        let loads: Vec<usize> = self.shared.loads.iter().map(|load| load.load(Relaxed)).collect();
-        let mine = loads[self.index];
-        let Some((target, least)) = loads.into_iter().enumerate().min_by_key(|(_, load)| *load) else {
-            return;
-        };
-        if mine <= least + least / 8 + 1 {
-            return;
-        }
-        let surplus = (mine - least) / 2;
-        let old_enough_s = self.engine.now.unix_ms / 1000 - 1;
-        let movable = |connection: &Connection| {
-            connection.is_idle()
-                && !connection.queued
-                && !connection.session.is_bound()
-                && connection.session.client.created_s < old_enough_s
-        };
-        let mut tokens = Vec::new();
-        for _ in 0..MOVE_CHECKS_PER_TICK.min(self.connections.capacity()) {
-            if tokens.len() == surplus.min(MOVES_PER_TICK) {
-                break;
-            }
-            self.balance_at = (self.balance_at + 1) % self.connections.capacity();
-            let connection = self.connections.get(self.balance_at).and_then(Option::as_deref);
-            if connection.is_some_and(movable) {
-                tokens.push(self.balance_at);
-            }
-        }
-        for token in tokens {
-            let Some(mut connection) = self.connections.remove(token) else { continue };
-            self.shared.loads[self.index].fetch_sub(1, Relaxed);
-            if connection.stream.deregister(self.poll.registry()).is_ok() {
-                connection.readable = true;
-                connection.writable = true;
-                self.shared.mailboxes[target].send(Message::Adopt(connection));
-            } else {
-                self.shared.server.disconnect(&mut self.engine, &mut connection.session);
-            }
         }
     }
 }

@@ -1,0 +1,106 @@
+//! Connections that come, from outside or from another worker, and go.
+
+use std::io;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use base::limits::ACCEPTS_PER_TURN;
+use engine::clients::Peer;
+use engine::session::Session;
+use mio::Token;
+
+use super::Worker;
+use crate::connection::{Connection, Stream};
+use crate::listeners::Listener;
+
+/// What a client from elsewhere is told while the server is open to this machine only.
+const PROTECTED_MODE: &str = "-DENIED Halcyon is running in protected mode because protected mode is enabled and no \
+password is set for the default user. In this mode connections are only accepted from the loopback interface. To \
+connect from other computers, set a password (CONFIG SET requirepass ...), or turn protected mode off (CONFIG SET \
+protected-mode no from this machine) if the network is trusted.\r\n";
+
+impl Worker {
+    pub(super) fn accept(&mut self, number: usize) {
+        for _ in 0..ACCEPTS_PER_TURN {
+            let accepted = match &self.listeners[number] {
+                Listener::Tcp(listener) => listener.accept().map(|(stream, peer)| {
+                    let local = stream.local_addr().unwrap_or(peer);
+                    (Stream::Tcp(stream), Peer::Tcp { peer, local })
+                }),
+                Listener::Unix(listener, path) => {
+                    listener.accept().map(|(stream, _)| (Stream::Unix(stream), Peer::Unix(path.clone())))
+                }
+            };
+            match accepted {
+                Ok((stream, peer)) => self.welcome(stream, peer),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // The client gave up before it was accepted.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) => {
+                    tracing::warn!("Accepting a client connection failed: {error}");
+                    // Out of descriptors, most likely: those that wait are looked at again in a while.
+                    self.accept_later.push(number);
+                    return;
+                }
+            }
+        }
+        // The poll reports a listener once: what is left is for the next turn.
+        self.accept_again.push(number);
+    }
+
+    pub(super) fn welcome(&mut self, mut stream: Stream, peer: Peer) {
+        let server = &self.shared.server;
+        let refusal = if server.clients.connected() >= server.config.hot().maxclients() {
+            Some("-ERR max number of clients reached\r\n")
+        } else if !peer.is_local() && server.config.hot().protected_mode() && !server.requires_auth() {
+            Some(PROTECTED_MODE)
+        } else {
+            None
+        };
+        if let Some(text) = refusal {
+            // Whether the client gets to read it is its own business.
+            let _ = stream.refuse(text.as_bytes());
+            self.engine.stats.rejected_connections.add(1);
+            return;
+        }
+        self.engine.stats.connections.add(1);
+        let client = server.clients.open(peer, self.index as u16, self.engine.now.unix_ms);
+        let session = Session::new(client, !server.requires_auth());
+        self.adopt(Box::new(Connection::new(stream, session)));
+    }
+
+    /// Takes a connection in, new or from another worker.
+    pub(super) fn adopt(&mut self, mut connection: Box<Connection>) {
+        let token = self.connections.vacant_key();
+        if let Err(error) = connection.stream.register(self.poll.registry(), Token(token)) {
+            tracing::warn!("Registering a client connection failed: {error}");
+            self.shared.server.disconnect(&mut self.engine, &mut connection.session);
+            return;
+        }
+        let client = &connection.session.client;
+        client.fd.store(connection.stream.fd(), Relaxed);
+        client.token.store(token as u32, SeqCst);
+        client.worker.store(self.index as u16, SeqCst);
+        // Whoever kills it sets the flag first and reads the worker after: one of the two sees the other.
+        if client.kill.load(SeqCst) {
+            connection.closing = true;
+        }
+        self.connections.insert(Some(connection));
+        self.shared.loads[self.index].fetch_add(1, Relaxed);
+        self.turn(token);
+    }
+
+    /// Closes a connection that is out of its place.
+    pub(super) fn forget(&mut self, token: usize, mut connection: Box<Connection>) {
+        self.connections.remove(token);
+        self.shared.loads[self.index].fetch_sub(1, Relaxed);
+        self.shared.server.disconnect(&mut self.engine, &mut connection.session);
+        if let Some(deadline_us) = connection.waiter.take().and_then(|waiter| waiter.deadline_us) {
+            self.deadlines.remove(&(deadline_us, token, connection.session.client.id));
+        }
+        self.keep_buffer(connection.out.reclaim());
+        if connection.out.is_streaming() {
+            self.shared.server.keyspace.discard_elsewhere(Box::new(std::mem::take(&mut connection.out)));
+        }
+        // Closing the socket takes it out of the poll.
+    }
+}

@@ -1,0 +1,136 @@
+//! Letters: what other threads, and the worker's own connections, want of its connections; and waits that end.
+
+use std::sync::Arc;
+
+use base::limits::OUTPUT_BUFFER_BYTES;
+use engine::letter::Letter;
+use engine::output::Output;
+
+use super::Worker;
+use crate::connection::Wait;
+use crate::shared::Message;
+
+impl Worker {
+    pub(super) fn read_mail(&mut self) {
+        let shared = self.shared.clone();
+        for message in shared.mailboxes[self.index].take() {
+            match message {
+                Message::Adopt(connection) => self.adopt(connection),
+                Message::Letter(letter) => self.deliver(letter),
+                Message::Kill { token, client_id } => {
+                    if self.is_client(token, client_id)
+                        && let Some(connection) = self.connections[token].take()
+                    {
+                        self.forget(token, connection);
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn is_client(&self, token: usize, client_id: u64) -> bool {
+        let connection = self.connections.get(token).and_then(Option::as_ref);
+        connection.is_some_and(|connection| connection.session.client.id == client_id)
+    }
+
+    pub(super) fn deliver(&mut self, letter: Letter) {
+        match letter {
+            Letter::Push { token, client_id, bytes } => {
+                if self.is_client(token, client_id) {
+                    self.push(token, bytes);
+                }
+            }
+            Letter::Publish(publication) => {
+                let mut receivers = Vec::new();
+                self.engine.subscribers.deliver(&publication, |token, of| {
+                    if let Some(Some(connection)) = self.connections.get(token) {
+                        receivers.push((token, of(connection.session.proto)));
+                    }
+                });
+                receivers.into_iter().for_each(|(token, bytes)| self.push(token, bytes));
+            }
+            Letter::Reply { token, client_id, output } => {
+                if self.is_client(token, client_id) {
+                    self.end_wait(token, output);
+                }
+            }
+        }
+    }
+
+    /// Adds bytes that a client did not ask for now to what it is sent, in its next turn.
+    pub(super) fn push(&mut self, token: usize, bytes: Arc<[u8]>) {
+        let Some(Some(connection)) = self.connections.get_mut(token) else { return };
+        let spare = &mut self.spare_buffers;
+        connection.out.lend(|| spare.pop().unwrap_or_else(|| Vec::with_capacity(OUTPUT_BUFFER_BYTES)));
+        connection.out.push_shared(bytes);
+        if !connection.queued {
+            connection.queued = true;
+            self.ready.push(token);
+        }
+    }
+
+    /// Delivers what this worker's connections have sent each other.
+    pub(super) fn deliver_own(&mut self) {
+        for letter in std::mem::take(&mut self.engine.outbox) {
+            self.deliver(letter);
+        }
+    }
+
+    /// Gives a waiting connection what it waited for.
+    pub(super) fn end_wait(&mut self, token: usize, output: Output) {
+        if let Some(connection) = &mut self.connections[token] {
+            connection.out.append(output);
+            connection.wait = Wait::None;
+            let client = &connection.session.client;
+            self.shared.server.clients.set_blocked(client, false);
+            if let Some(deadline_us) = connection.waiter.take().and_then(|waiter| waiter.deadline_us) {
+                self.deadlines.remove(&(deadline_us, token, client.id));
+            }
+        }
+        self.turn(token);
+    }
+
+    /// Answers the connections whose time to wait is over.
+    pub(super) fn end_waits(&mut self) {
+        while let Some((deadline_us, token, client_id)) = self.deadlines.first().copied()
+            && deadline_us <= self.engine.now.mono_us
+        {
+            self.deadlines.pop_first();
+            if !self.is_client(token, client_id) {
+                continue;
+            }
+            let waiter = self.connections[token].as_ref().and_then(|connection| connection.waiter.clone());
+            // Where it was answered just now, the letter is on its way.
+            if let Some(output) = waiter.and_then(|waiter| self.shared.server.waiters.time_out(&waiter)) {
+                self.end_wait(token, output);
+            }
+        }
+    }
+
+    pub(super) fn end_pauses(&mut self) {
+        if self.paused.is_empty() || self.shared.server.pause.mode(self.engine.now.unix_ms).is_some() {
+            return;
+        }
+        for token in std::mem::take(&mut self.paused) {
+            if let Some(Some(connection)) = self.connections.get_mut(token)
+                && connection.wait == Wait::Pause
+            {
+                connection.wait = Wait::None;
+                self.shared.server.clients.set_blocked(&connection.session.client, false);
+                self.turn(token);
+            }
+        }
+    }
+
+    /// Lets the connections try again whose command needs a stripe that was held for long.
+    pub(super) fn retry_held_up(&mut self) {
+        for token in std::mem::take(&mut self.held_up) {
+            if let Some(Some(connection)) = self.connections.get_mut(token)
+                && connection.wait == Wait::Stripe
+            {
+                connection.wait = Wait::None;
+                self.turn(token);
+            }
+        }
+    }
+}

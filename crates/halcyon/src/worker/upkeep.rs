@@ -1,0 +1,131 @@
+//! What a worker does between events: a slice of expiry, silent clients, an even share of the connections.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use base::clock::Now;
+use base::limits::{EXPIRE_SLICE_KEYS, EXPIRE_SLICE_US};
+
+use super::Worker;
+use crate::connection::{Connection, Wait};
+use crate::shared::Message;
+
+/// Time between rounds of background work.
+const TICK_US: u64 = 100_000;
+/// Connections that one tick hands to another worker.
+const MOVES_PER_TICK: usize = 64;
+/// Connections that are looked at for that.
+const MOVE_CHECKS_PER_TICK: usize = 1024;
+/// Connections whose idle time is looked at in one tick.
+const TIMEOUT_CHECKS_PER_TICK: usize = 256;
+
+impl Worker {
+    pub(super) fn tick(&mut self) {
+        if self.expiring {
+            self.expire();
+        }
+        self.end_pauses();
+        self.end_waits();
+        self.retry_held_up();
+        if self.engine.now.mono_us < self.next_tick_us {
+            return;
+        }
+        self.next_tick_us = self.engine.now.mono_us + TICK_US;
+        self.accept_again.append(&mut self.accept_later);
+        self.expire();
+        self.close_idle();
+        self.balance();
+    }
+
+    /// A slice of active expiry over this worker's share of the stripes.
+    pub(super) fn expire(&mut self) {
+        let shared = self.shared.clone();
+        let server = &shared.server;
+        if !server.active_expire.load(Relaxed) {
+            self.expiring = false;
+            return;
+        }
+        let workers = shared.mailboxes.len();
+        let started: Now = server.clock.now();
+        let mut idle_stripes = 0;
+        let own_stripes = (store::STRIPES - self.index).div_ceil(workers);
+        while idle_stripes < own_stripes {
+            let stripe = self.index + self.expire_at_stripe * workers;
+            let (removed, more) = server.expire_slice(stripe, started.unix_ms, EXPIRE_SLICE_KEYS);
+            if !more {
+                self.expire_at_stripe = (self.expire_at_stripe + 1) % own_stripes;
+                idle_stripes += 1;
+            }
+            if removed > 0 && server.clock.now().mono_us - started.mono_us > EXPIRE_SLICE_US {
+                server.keyspace.note_time_cap();
+                self.expiring = true;
+                return;
+            }
+        }
+        self.expiring = false;
+    }
+
+    /// Closes clients that were silent for `timeout`; looks at a bounded number of them a tick.
+    pub(super) fn close_idle(&mut self) {
+        let timeout_ms = self.shared.server.config.hot().timeout_s() as i64 * 1000;
+        if timeout_ms == 0 || self.connections.is_empty() {
+            return;
+        }
+        for _ in 0..TIMEOUT_CHECKS_PER_TICK.min(self.connections.capacity()) {
+            self.timeout_at = (self.timeout_at + 1) % self.connections.capacity();
+            let Some(place) = self.connections.get_mut(self.timeout_at) else { continue };
+            let is_silent = |connection: &Connection| {
+                let silent_ms =
+                    self.engine.now.unix_ms - connection.session.client.last_active_ms.load(Relaxed);
+                connection.wait == Wait::None && silent_ms > timeout_ms
+            };
+            if place.as_deref().is_some_and(is_silent)
+                && let Some(connection) = place.take()
+            {
+                tracing::debug!("Closing idle client {}", connection.session.client.id);
+                self.forget(self.timeout_at, connection);
+            }
+        }
+    }
+
+    /// Gives long-lived idle connections to the least loaded worker when this one has many more.
+    pub(super) fn balance(&mut self) {
+        let loads: Vec<usize> = self.shared.loads.iter().map(|load| load.load(Relaxed)).collect();
+        let mine = loads[self.index];
+        let Some((target, least)) = loads.into_iter().enumerate().min_by_key(|(_, load)| *load) else {
+            return;
+        };
+        if mine <= least + least / 8 + 1 {
+            return;
+        }
+        let surplus = (mine - least) / 2;
+        let old_enough_s = self.engine.now.unix_ms / 1000 - 1;
+        let movable = |connection: &Connection| {
+            connection.is_idle()
+                && !connection.queued
+                && !connection.session.is_bound()
+                && connection.session.client.created_s < old_enough_s
+        };
+        let mut tokens = Vec::new();
+        for _ in 0..MOVE_CHECKS_PER_TICK.min(self.connections.capacity()) {
+            if tokens.len() == surplus.min(MOVES_PER_TICK) {
+                break;
+            }
+            self.balance_at = (self.balance_at + 1) % self.connections.capacity();
+            let connection = self.connections.get(self.balance_at).and_then(Option::as_deref);
+            if connection.is_some_and(movable) {
+                tokens.push(self.balance_at);
+            }
+        }
+        for token in tokens {
+            let Some(mut connection) = self.connections.remove(token) else { continue };
+            self.shared.loads[self.index].fetch_sub(1, Relaxed);
+            if connection.stream.deregister(self.poll.registry()).is_ok() {
+                connection.readable = true;
+                connection.writable = true;
+                self.shared.mailboxes[target].send(Message::Adopt(connection));
+            } else {
+                self.shared.server.disconnect(&mut self.engine, &mut connection.session);
+            }
+        }
+    }
+}
