@@ -13,6 +13,7 @@ use std::sync::atomic::{
 use parking_lot::Mutex;
 
 use crate::table::CommandId;
+use crate::tracking::{Mode, Tracker};
 
 /// Where a client comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,6 +103,10 @@ pub struct Client {
     pub patterns: AtomicU32,
     /// Shard channels it has subscribed to.
     pub shard_channels: AtomicU32,
+    /// CLIENT TRACKING: bits of [`Client::tell_tracking`].
+    pub tracking: AtomicU8,
+    /// CLIENT GETREDIR.
+    pub redirect: AtomicI64,
     /// Commands queued since MULTI; -1 outside a transaction.
     pub queued: AtomicI32,
     /// Keys it watches.
@@ -118,6 +123,28 @@ pub struct Client {
 }
 
 impl Client {
+    /// It is tracked.
+    pub const TRACKED: u8 = 1;
+    /// In BCAST mode.
+    pub const TRACKED_BROADCAST: u8 = 2;
+    /// Who is to be told in its place is gone.
+    pub const TRACKED_BROKEN: u8 = 4;
+
+    /// Shows other threads how it is tracked.
+    pub(crate) fn tell_tracking(&self, tracker: Option<&Tracker>) {
+        let (bits, redirect) = match tracker {
+            None => (0, -1),
+            Some(tracker) => {
+                let is_broadcast = tracker.mode == Mode::Broadcast;
+                let broadcast = if is_broadcast { Client::TRACKED_BROADCAST } else { 0 };
+                let broken = if tracker.is_broken.load(Relaxed) { Client::TRACKED_BROKEN } else { 0 };
+                (Client::TRACKED | broadcast | broken, tracker.redirect.map_or(0, |id| id as i64))
+            }
+        };
+        self.tracking.store(bits, Relaxed);
+        self.redirect.store(redirect, Relaxed);
+    }
+
     /// True if it has subscribed to anything.
     pub fn is_subscribed(&self) -> bool {
         [&self.channels, &self.patterns, &self.shard_channels].iter().any(|count| count.load(Relaxed) > 0)
@@ -170,6 +197,8 @@ impl Clients {
             channels: AtomicU32::new(0),
             patterns: AtomicU32::new(0),
             shard_channels: AtomicU32::new(0),
+            tracking: AtomicU8::new(0),
+            redirect: AtomicI64::new(-1),
             queued: AtomicI32::new(-1),
             watching: AtomicU32::new(0),
             input_bytes: AtomicU32::new(0),

@@ -456,11 +456,22 @@ impl Ctx<'_> {
         let mode = std::mem::replace(&mut self.mode, Mode::Nested);
         let result = self.run_inline(info, args, reply);
         self.mode = mode;
+        self.note_read(info, args);
         let elapsed_us = self.server.clock.mono_us() - started_us;
         let stats = self.worker.stats.command(info.id);
         stats.record(elapsed_us * 1000, self.server.config.hot().latency_tracking());
         stats.failed.add(u64::from(result.is_err()));
         result
+    }
+
+    /// Remembers what a tracked connection has read.
+    #[inline]
+    pub(crate) fn note_read(&mut self, info: &CommandInfo, args: Args<'_>) {
+        if self.session.tracking.is_some() && info.spec.flags.contains(Flags::READONLY) {
+            let mut keys = Vec::new();
+            let _ = info.each_key(args, &mut |index, _| keys.push(args.at(index)));
+            self.remember_read(keys.into_iter());
+        }
     }
 
     /// Runs a command, and what it wanted to leave to the long lane.

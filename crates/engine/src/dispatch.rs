@@ -476,7 +476,15 @@ fn run_locked(
     };
     let mut ctx = Ctx::new(server, worker, session, locked, hashed);
     let result = (info.spec.run)(&mut ctx, args, &mut reply);
+    ctx.note_read(info, args);
     ctx.settle();
+    drop(ctx);
+    if let Some(tracking) = &mut session.tracking
+        && session.multi.is_none()
+        && !info.full_name.starts_with("client|")
+    {
+        tracking.forget_caching();
+    }
     result
 }
 

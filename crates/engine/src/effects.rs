@@ -8,18 +8,22 @@ use store::Locked;
 
 use crate::blocking;
 use crate::ctx::{Ctx, Event};
+use crate::tracking;
 
 /// What the commands that run under one set of stripes have set off, and what is not done yet.
 #[derive(Default)]
 pub struct Effects {
     /// Keys that clients wait for and that were written: database and name.
     ready: Vec<(usize, Box<[u8]>)>,
+    /// Keys that were written, for those who asked for their prefixes.
+    written: Vec<Box<[u8]>>,
 }
 
 impl Effects {
     /// Forgets what is not done: what set it off was undone.
     pub fn clear(&mut self) {
         self.ready.clear();
+        self.written.clear();
     }
 }
 
@@ -63,6 +67,16 @@ impl Ctx<'_> {
             self.worker().effects.ready.push((db, key.into()));
         }
         self.publish_event(db, class, name, key);
+        if server.tracking.any() {
+            // What ended by itself was written by nobody.
+            let writer = (class != Event::Expired).then_some(self.session_ref().client.id);
+            tracking::invalidate(server, Some(self.worker()), key, writer);
+            let is_new = server.tracking.prefixes() > 0
+                && !self.worker().effects.written.iter().any(|seen| **seen == *key);
+            if is_new {
+                self.worker().effects.written.push(key.into());
+            }
+        }
     }
 
     /// Tells of the keys that were found expired since the last call.
@@ -93,6 +107,12 @@ impl Ctx<'_> {
             blocking::serve(self, db, &key);
             self.report_expired();
             at += 1;
+        }
+        let written = std::mem::take(&mut self.worker().effects.written);
+        if !written.is_empty() {
+            let keys: Vec<&[u8]> = written.iter().map(|key| &**key).collect();
+            let (server, writer) = (self.server(), Some(self.session_ref().client.id));
+            tracking::broadcast(server, Some(self.worker()), &keys, writer);
         }
         self.worker().effects.clear();
     }

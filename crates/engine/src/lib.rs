@@ -26,6 +26,7 @@ pub mod slowlog;
 pub mod stats;
 pub mod table;
 pub mod testing;
+pub mod tracking;
 pub mod transaction;
 pub mod value;
 pub mod watches;

@@ -17,6 +17,7 @@ use crate::session::Session;
 use crate::slowlog::Slowlog;
 use crate::stats::{CommandTotals, Counter, ErrorStats, HISTOGRAM_BUCKETS, Rate, WorkerStats};
 use crate::table::{CommandId, Registry, registry_for};
+use crate::tracking::{self, Tracking};
 use crate::watches::Watches;
 use crate::worker::Worker;
 
@@ -194,6 +195,8 @@ pub struct Server {
     pub watches: Watches,
     /// Who has subscribed to what.
     pub channels: Channels,
+    /// Who is to be told of written keys: client-side caching.
+    pub tracking: Tracking,
 }
 
 impl Server {
@@ -229,6 +232,7 @@ impl Server {
             waiters: Waiters::default(),
             watches: Watches::default(),
             channels: Channels::default(),
+            tracking: Tracking::default(),
             config,
             clock,
             process,
@@ -239,13 +243,19 @@ impl Server {
     /// True if anybody but the journal has to be told of writes.
     #[inline]
     pub fn has_observers(&self) -> bool {
-        self.watches.any() || self.waiters.any() || !self.config.hot().event_mask().is_empty()
+        self.watches.any()
+            || self.waiters.any()
+            || self.tracking.any()
+            || !self.config.hot().event_mask().is_empty()
     }
 
     /// Forgets what a connection has here that ends with it.
     pub fn disconnect(&self, worker: &mut Worker, session: &mut Session) {
         pubsub::unsubscribe_all(self, worker, session);
         session.multi = None;
+        if session.tracking.take().is_some() {
+            self.tracking.stop(&session.client);
+        }
         session.watching.drain(..).for_each(|watch| self.watches.unwatch(watch));
         if let Some(waiter) = self.waiters.of_client(session.client.id) {
             self.waiters.cancel(&waiter);
@@ -260,6 +270,10 @@ impl Server {
                 self.watches.touch(db, key);
             }
             pubsub::publish_event(self, None, db, Event::Expired, "expired", key);
+            if self.tracking.any() {
+                tracking::invalidate(self, None, key, None);
+                tracking::broadcast(self, None, &[key], None);
+            }
         })
     }
 

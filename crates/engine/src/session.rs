@@ -7,6 +7,7 @@ use resp::Proto;
 
 use crate::clients::Client;
 use crate::pubsub::{Space, Subscriptions};
+use crate::tracking::TrackingState;
 use crate::transaction::Transaction;
 use crate::watches::Watch;
 
@@ -48,6 +49,8 @@ pub struct Session {
     pub close_after_reply: bool,
     /// What it has subscribed to, if anything.
     pub subscriptions: Option<Box<Subscriptions>>,
+    /// CLIENT TRACKING.
+    pub tracking: Option<Box<TrackingState>>,
     /// Commands queued since MULTI.
     pub multi: Option<Box<Transaction>>,
     /// Keys that the next EXEC depends on.
@@ -69,6 +72,7 @@ impl Session {
             asking: false,
             close_after_reply: false,
             subscriptions: None,
+            tracking: None,
             multi: None,
             watching: Vec::new(),
         }
@@ -76,7 +80,7 @@ impl Session {
 
     /// True if others send to this connection where it lives: it does not move to another worker.
     pub fn is_bound(&self) -> bool {
-        self.subscriptions.is_some()
+        self.subscriptions.is_some() || self.tracking.is_some()
     }
 
     /// Shows other threads what it has subscribed to.
@@ -101,6 +105,7 @@ impl Session {
             client: self.client.clone(),
             close_after_reply: false,
             subscriptions: None,
+            tracking: None,
             multi: None,
             watching: Vec::new(),
             ..*self

@@ -11,6 +11,7 @@ use crate::letter::Letter;
 use crate::reply::Reply;
 use crate::server::PauseMode;
 use crate::session::ReplyMode;
+use crate::tracking::Wanted;
 
 const HELP: &[&str] = &[
     "CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
@@ -62,6 +63,15 @@ const HELP: &[&str] = &[
     "    End the waiting of a connection whose command blocks.",
     "UNPAUSE",
     "    End the pause that PAUSE began.",
+    "CACHING (YES|NO)",
+    "    Say whether the keys of the next command are tracked (with OPTIN or OPTOUT).",
+    "GETREDIR",
+    "    Show the number of the connection that is told in this one's place.",
+    "TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> [...]]",
+    "         [OPTIN] [OPTOUT] [NOLOOP]",
+    "    Say whether this connection is told when keys change that it may have cached.",
+    "TRACKINGINFO",
+    "    Show how this connection is tracked.",
     "HELP",
     "    Print this text.",
 ];
@@ -195,6 +205,47 @@ pub(crate) fn pause(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
 pub(crate) fn unpause(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     ctx.server().pause.stop();
     reply.ok();
+    Ok(())
+}
+
+/// CLIENT TRACKING ON | OFF [REDIRECT client-id] [PREFIX prefix ...] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]
+pub(crate) fn tracking(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
+    let wanted = Wanted::parse(ctx, args.from(3))?;
+    if switch(&args[2])? {
+        ctx.start_tracking(wanted)?;
+    } else {
+        ctx.stop_tracking();
+    }
+    reply.ok();
+    Ok(())
+}
+
+/// CLIENT CACHING YES | NO
+pub(crate) fn caching(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
+    let wanted = if is(&args[2], "YES") {
+        Some(true)
+    } else if is(&args[2], "NO") {
+        Some(false)
+    } else {
+        None
+    };
+    if wanted.is_none() && ctx.session_ref().tracking.is_some() {
+        return Err(Fault::SYNTAX);
+    }
+    ctx.set_caching(wanted.unwrap_or(true))?;
+    reply.ok();
+    Ok(())
+}
+
+/// CLIENT GETREDIR
+pub(crate) fn getredir(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
+    reply.int(ctx.redirection());
+    Ok(())
+}
+
+/// CLIENT TRACKINGINFO
+pub(crate) fn trackinginfo(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
+    ctx.describe_tracking(reply);
     Ok(())
 }
 

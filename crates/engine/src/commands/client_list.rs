@@ -131,7 +131,7 @@ fn describe(server: &Server, client: &Client, now_ms: i64, out: &mut String) {
     let _ = writeln!(
         out,
         "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} multi={} watch={} qbuf={} \
-         qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll={} omem={} tot-mem={} events=r cmd={} user=default redir=-1 \
+         qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll={} omem={} tot-mem={} events=r cmd={} user=default redir={} \
          resp={} lib-name={} lib-ver={}",
         client.id,
         client.peer.address(),
@@ -152,6 +152,7 @@ fn describe(server: &Server, client: &Client, now_ms: i64, out: &mut String) {
         output_bytes,
         held_bytes,
         command,
+        client.redirect.load(Relaxed),
         client.resp.load(Relaxed),
         String::from_utf8_lossy(&lib_name),
         String::from_utf8_lossy(&lib_ver),
@@ -159,8 +160,12 @@ fn describe(server: &Server, client: &Client, now_ms: i64, out: &mut String) {
 }
 
 fn flags(client: &Client) -> String {
+    let tracking = client.tracking.load(Relaxed);
     let all = [
         ('P', client.is_subscribed()),
+        ('t', tracking & Client::TRACKED != 0),
+        ('R', tracking & Client::TRACKED_BROKEN != 0),
+        ('B', tracking & Client::TRACKED_BROADCAST != 0),
         ('x', client.queued.load(Relaxed) >= 0),
         ('b', client.blocked.load(Relaxed)),
         ('U', matches!(client.peer, Peer::Unix(_))),

@@ -71,6 +71,7 @@ pub(crate) fn reset(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Cm
     let authenticated = !ctx.server().requires_auth();
     transactions::forget(ctx);
     ctx.unsubscribe_all();
+    ctx.stop_tracking();
     let session = ctx.session();
     use_db(session, 0);
     speak(session, reply, Proto::V2);

@@ -180,7 +180,7 @@ fn clients(source: &Source<'_>, fields: &mut Fields) {
     fields.add("client_recent_max_input_buffer", 0);
     fields.add("client_recent_max_output_buffer", 0);
     fields.add("blocked_clients", server.clients.blocked());
-    fields.add("tracking_clients", 0);
+    fields.add("tracking_clients", server.tracking.clients());
     fields.add("pubsub_clients", server.channels.clients.load(Relaxed));
     fields.add("watching_clients", 0);
     fields.add("clients_in_timeout_table", 0);
@@ -324,11 +324,11 @@ fn stats(source: &Source<'_>, fields: &mut Fields) {
         "active_defrag_key_misses",
         "total_active_defrag_time",
         "current_active_defrag_time",
-        "tracking_total_keys",
-        "tracking_total_items",
-        "tracking_total_prefixes",
-        "unexpected_error_replies",
     ]);
+    fields.add("tracking_total_keys", server.tracking.keys());
+    fields.add("tracking_total_items", server.tracking.items());
+    fields.add("tracking_total_prefixes", server.tracking.prefixes());
+    fields.add("unexpected_error_replies", 0);
     fields.add("total_error_replies", server.total(|stats| &stats.errors));
     fields.add("dump_payload_sanitizations", 0);
     fields.add("total_reads_processed", server.total(|stats| &stats.reads));

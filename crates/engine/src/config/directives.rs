@@ -362,7 +362,7 @@ pub static DIRECTIVES: &[Directive] = &[
     int("active-defrag-cycle-min", 1, 99, 1),
     int("active-defrag-cycle-max", 1, 99, 25),
     int("active-defrag-max-scan-fields", 1, I64, 1000),
-    int("tracking-table-max-keys", 0, I64, 1_000_000),
+    int("tracking-table-max-keys", 0, I64, 1_000_000).live(),
     // Encodings.
     int("list-max-listpack-size", i32::MIN as i64, I32, -2).also(&["list-max-ziplist-size"]).live(),
     int("list-compress-depth", 0, I32, 0),

@@ -88,6 +88,8 @@ hot_values! {
     lfu_decay_time_min: AtomicU64 => u64, "lfu-decay-time";
     /// Whether a cluster node with uncovered slots refuses all keys.
     cluster_require_full_coverage: AtomicBool => bool, "cluster-require-full-coverage";
+    /// Keys that are remembered for client-side caching; 0: no limit.
+    tracking_table_max_keys: AtomicU64 => u64, "tracking-table-max-keys";
     /// The events that are published: see [`Hot::event_mask`].
     event_mask_bits: AtomicU64 => u64, "notify-keyspace-events";
     /// See [`Thresholds`].

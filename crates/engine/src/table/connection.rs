@@ -260,6 +260,56 @@ const CLIENT: &[Command] = &[
         ..Command::BLANK
     },
     Command {
+        name: "caching",
+        arity: 3,
+        flags: OWN,
+        categories: Categories::CONNECTION,
+        group: Group::Connection,
+        since: "6.0.0",
+        complexity: "O(1)",
+        summary: "Says whether the keys of the next command are tracked.",
+        syntax: "<YES | NO>",
+        run: client::caching,
+        ..Command::BLANK
+    },
+    Command {
+        name: "getredir",
+        arity: 2,
+        flags: OWN,
+        categories: Categories::CONNECTION,
+        group: Group::Connection,
+        since: "6.0.0",
+        complexity: "O(1)",
+        summary: "Shows which connection is told of invalidations in the place of this one.",
+        run: client::getredir,
+        ..Command::BLANK
+    },
+    Command {
+        name: "tracking",
+        arity: -3,
+        flags: OWN,
+        categories: Categories::CONNECTION,
+        group: Group::Connection,
+        since: "6.0.0",
+        complexity: "O(1)",
+        summary: "Says whether the connection is told when keys change that it may have cached.",
+        syntax: "<ON | OFF> [REDIRECT client-id] [PREFIX prefix [PREFIX prefix ...]] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]",
+        run: client::tracking,
+        ..Command::BLANK
+    },
+    Command {
+        name: "trackinginfo",
+        arity: 2,
+        flags: OWN,
+        categories: Categories::CONNECTION,
+        group: Group::Connection,
+        since: "6.2.0",
+        complexity: "O(1)",
+        summary: "Shows how the connection is tracked.",
+        run: client::trackinginfo,
+        ..Command::BLANK
+    },
+    Command {
         name: "unpause",
         arity: 2,
         flags: ADMIN,

@@ -1,6 +1,7 @@
 //! Letters: what other threads, and the worker's own connections, want of its connections; and waits that end.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use base::limits::OUTPUT_BUFFER_BYTES;
 use engine::letter::Letter;
@@ -38,6 +39,15 @@ impl Worker {
             Letter::Push { token, client_id, bytes } => {
                 if self.is_client(token, client_id) {
                     self.push(token, bytes);
+                } else if let Some(client) = self.shared.server.clients.get(client_id)
+                    && usize::from(client.worker.load(Relaxed)) != self.index
+                {
+                    // It moved while the letter was on its way.
+                    self.shared.server.post(&client, |token, client_id| Letter::Push {
+                        token,
+                        client_id,
+                        bytes,
+                    });
                 }
             }
             Letter::Publish(publication) => {

@@ -12,6 +12,7 @@ use crate::fault::{CmdResult, Fault};
 use crate::lane::Lane;
 use crate::reply::Reply;
 use crate::server::Server;
+use crate::tracking;
 
 /// Keys visited between two looks at whether to go on, where a walk must end by itself.
 const WALK_STEP_KEYS: usize = 1024;
@@ -185,6 +186,9 @@ fn flush(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, db: Option<us
     }
     let removed = ctx.locked_all().flush(db);
     ctx.notify_databases(&dbs);
+    if ctx.server().tracking.any() {
+        tracking::invalidate_all(ctx.server(), Some(ctx.worker()));
+    }
     ctx.stats().dirty.add(removed as u64);
     reply.ok();
     Ok(())
