@@ -330,6 +330,12 @@ impl<'a> Ctx<'a> {
         self.locked().put_owned(db, position, key, entry, at);
     }
 
+    /// Sets the access clock of a key, if it is there.
+    pub fn set_access_clock(&mut self, key: &[u8], clock: u32) {
+        let (db, position, now_ms) = (self.db(), self.position(key), self.now_ms());
+        let _ = self.locked().get(db, position, key, Instant { now_ms, touch: Some(clock) });
+    }
+
     /// Leaves the rest to the long lane: for work over inputs that would stall the worker's other
     /// connections. This connection waits; the job writes the reply. The command returns `Ok(())`. Inside a
     /// transaction or script the job runs at once.

@@ -24,6 +24,7 @@ pub mod server;
 pub mod session;
 pub mod slowlog;
 pub mod stats;
+pub mod switches;
 pub mod table;
 pub mod testing;
 pub mod tracking;

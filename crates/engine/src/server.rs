@@ -100,6 +100,8 @@ pub trait Host: Send + Sync {
     fn kill(&self, client: &Client);
     /// Hands a letter to a worker, which delivers it after its turn.
     fn post(&self, worker: usize, letter: Letter);
+    /// Writes a line to the log, as a warning.
+    fn log(&self, _line: &str) {}
     /// Ends the process in an orderly way.
     fn shutdown(&self);
     /// CPU time of the process so far.
@@ -181,6 +183,8 @@ pub struct Server {
     pub started: Now,
     /// DEBUG SET-ACTIVE-EXPIRE.
     pub active_expire: AtomicBool,
+    /// What else DEBUG has switched.
+    pub debug: crate::switches::Switches,
     /// Bytes allocated when the server was made.
     pub startup_bytes: u64,
     /// Resident bytes when last asked for: INFO must not read files.
@@ -225,6 +229,7 @@ impl Server {
             rates: Mutex::default(),
             started,
             active_expire: AtomicBool::new(true),
+            debug: crate::switches::Switches::default(),
             startup_bytes: store::alloc::used_bytes() as u64,
             resident_bytes: AtomicU64::new(host.resident_bytes()),
             latency: crate::latency::LatencyMonitor::default(),

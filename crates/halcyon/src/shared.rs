@@ -96,6 +96,10 @@ impl Host for ProcessHost {
         self.mailboxes[worker].send(Message::Letter(letter));
     }
 
+    fn log(&self, line: &str) {
+        tracing::warn!("{line}");
+    }
+
     fn shutdown(&self) {
         self.stopping.store(true, Ordering::Release);
         self.mailboxes.iter().for_each(Mailbox::wake);

@@ -1,5 +1,7 @@
 //! The whole keyspace of both sides, compared: keys, types, encodings, expiry, contents.
 
+mod payloads;
+
 use std::io;
 
 use crate::differences;
@@ -39,6 +41,9 @@ pub fn compare(duo: &mut Duo, cluster: bool) -> io::Result<(usize, Option<Disagr
             ));
         }
         if let Some(disagreement) = compare_keys(duo, &keys)? {
+            return Ok((keys_seen, Some(disagreement)));
+        }
+        if let Some(disagreement) = payloads::compare(duo, &keys)? {
             return Ok((keys_seen, Some(disagreement)));
         }
     }

@@ -46,6 +46,7 @@ pub fn rule_of(args: &[Vec<u8>]) -> Rule {
         b"SRANDMEMBER" | b"HRANDFIELD" | b"ZRANDMEMBER" | b"RANDOMKEY" => Rule::RandomMembers,
         b"SPOP" => Rule::Pop,
         b"TIME" | b"ROLE" | b"HELLO" => Rule::Shape,
+        b"DEBUG" if sub.starts_with(b"DIGEST") => Rule::Exact,
         b"INFO" | b"LOLWUT" | b"SLOWLOG" | b"LATENCY" | b"MEMORY" | b"DEBUG" => Rule::TypeOnly,
         b"OBJECT" => match sub.as_slice() {
             b"ENCODING" => Rule::Encoding,

@@ -141,6 +141,22 @@ impl List {
         if self.is_small { Encoding::Listpack } else { Encoding::Quicklist }
     }
 
+    /// How many listpacks the list would be cut into in Redis if it was pushed to at its end alone, and their bytes.
+    /// O(n).
+    pub fn listpack_nodes(&self) -> (usize, usize) {
+        let (bytes_max, count_max) = limits(self.fill);
+        let (mut nodes, mut total_bytes, mut bytes, mut count) = (1, 0, LISTPACK_FRAME_BYTES, 0);
+        for element in self.tree.leaves().flat_map(|(_, leaf)| leaf.items.iter()) {
+            let added = listpack_entry_bytes(element);
+            if count > 0 && (count == count_max || bytes + added > bytes_max) {
+                (nodes, total_bytes) = (nodes + 1, total_bytes + bytes);
+                (bytes, count) = (LISTPACK_FRAME_BYTES, 0);
+            }
+            (bytes, count) = (bytes + added, count + 1);
+        }
+        (nodes, total_bytes + bytes)
+    }
+
     /// Bytes of memory, what is shared with clones included. O(1).
     pub fn memory_bytes(&self) -> usize {
         self.tree.memory_bytes()

@@ -297,8 +297,13 @@ impl StreamIter {
     /// The next entry.
     #[expect(clippy::should_implement_trait, reason = "lends from itself")]
     pub fn next(&mut self) -> Option<Entry<'_>> {
+        self.next_in_node().map(|(_, entry)| entry)
+    }
+
+    /// The next entry, and how many entries of its node come before it.
+    pub fn next_in_node(&mut self) -> Option<(usize, Entry<'_>)> {
         let rank = self.walk.step()?;
-        self.cursor.at(rank).map(|(node, at)| node.entry(at))
+        self.cursor.at(rank).map(|(node, at)| (at, node.entry(at)))
     }
 }
 

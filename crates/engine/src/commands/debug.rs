@@ -1,18 +1,23 @@
 //! DEBUG: for those who test the server and its clients. Refused unless `enable-debug-command` allows it.
 
-use std::sync::atomic::Ordering::Relaxed;
+mod digest;
+mod reload;
+mod switching;
+mod values;
+
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use base::num::parse_f64;
 use resp::Proto;
-use store::{Expiry, Instant, ValueRef};
+use store::Expiry;
 
 use crate::args::{Args, is, natural};
 use crate::ctx::Ctx;
 use crate::fault::{CmdResult, Fault};
 use crate::lane::Lane;
 use crate::reply::Reply;
-use crate::worker::{access_clock, idle_seconds};
+use crate::table::Run;
 
 const NOT_ALLOWED: Fault = Fault::Text(
     "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it from a local \
@@ -24,22 +29,91 @@ const NUMBER_BYTES_MAX: usize = 64;
 
 const HELP: &[&str] = &[
     "DEBUG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "CHANGE-REPL-ID",
+    "    Take a new replication id.",
+    "CLIENT-ENFORCE-REPLY-LIST <0|1>, DICT-RESIZING <0|1>, REPLYBUFFER <what> <value>",
+    "    Accepted: there are no such buffers and tables here.",
+    "DIGEST",
+    "    Answer a signature of all databases' content.",
+    "DIGEST-VALUE [<key> ...]",
+    "    Answer a signature of each key's value.",
     "ERROR <text>",
     "    Reply with <text> as an error.",
-    "OBJECT <key>",
-    "    Tell how the value of <key> is kept.",
+    "HTSTATS <db> [full]",
+    "    Tell about the tables of a database.",
+    "HTSTATS-KEY <key> [full]",
+    "    Tell about the table that <key>'s value is.",
+    "LISTPACK <key>, QUICKLIST <key> [<0|1>]",
+    "    Log how the value of <key> is kept.",
+    "LOG <message>",
+    "    Write <message> to the log.",
+    "OBJECT <key> [fast]",
+    "    Tell how the value of <key> is kept; with fast, only what is known without reading it.",
+    "PAUSE-CRON <0|1>",
+    "    Stop, or start again, what is done without being asked for.",
     "POPULATE <count> [<prefix>] [<size>]",
     "    Create <count> strings called <prefix>:<number> (default prefix: key), of <size> bytes",
     "    if that is given. Keys that exist stay as they are.",
     "PROTOCOL <type>",
     "    Reply with a value of <type>: string, integer, double, bignum, null, array, set, map,",
     "    attrib, push, verbatim, true, false.",
+    "QUICKLIST-PACKED-THRESHOLD <size>",
+    "    Accepted if <size> is one: long elements are always kept apart from short ones.",
+    "RELOAD [MERGE] [NOFLUSH]",
+    "    Write every value as RDB and read it back.",
+    "SDSLEN <key>",
+    "    Tell the lengths of <key> and of the string that it holds.",
     "SET-ACTIVE-EXPIRE <0|1>",
     "    Stop, or start again, the removal of expired keys that nobody asks for.",
+    "SET-DISABLE-DENY-SCRIPTS <0|1>",
+    "    Let scripts call, or not, what is not meant for them.",
+    "SET-SKIP-CHECKSUM-VALIDATION <0|1>",
+    "    Let RESTORE take, or not, payloads with a wrong checksum.",
     "SLEEP <seconds>",
     "    Reply after <seconds>, which may have decimals. Other connections are served meanwhile.",
+    "STRINGMATCH-LEN <pattern> <string>",
+    "    Tell whether <string> matches <pattern>.",
+    "STRINGMATCH-TEST",
+    "    Match random patterns with random strings.",
+    "STRUCTSIZE",
+    "    Tell the sizes of what keys and values are made of.",
     "HELP",
     "    Print this text.",
+];
+
+type Subcommand = (&'static str, RangeInclusive<usize>, Run);
+
+/// Every subcommand, with how many words it has in all.
+const SUBCOMMANDS: &[Subcommand] = &[
+    ("HELP", 2..=2, help),
+    ("SLEEP", 3..=3, sleep),
+    ("OBJECT", 3..=4, values::object),
+    ("POPULATE", 3..=5, populate),
+    ("ERROR", 3..=3, error),
+    ("PROTOCOL", 3..=3, protocol),
+    ("JMAP", 2..=3, jmap),
+    ("DIGEST", 2..=2, digest::all),
+    ("DIGEST-VALUE", 2..=usize::MAX, digest::of_keys),
+    ("LISTPACK", 3..=3, values::listpack),
+    ("QUICKLIST", 3..=4, values::quicklist),
+    ("SDSLEN", 3..=3, values::sdslen),
+    ("HTSTATS", 3..=4, values::htstats),
+    ("HTSTATS-KEY", 3..=4, values::htstats_key),
+    ("RELOAD", 2..=usize::MAX, reload::reload),
+    ("LOADAOF", 2..=2, reload::load_aof),
+    ("SET-ACTIVE-EXPIRE", 3..=3, switching::active_expire),
+    ("SET-SKIP-CHECKSUM-VALIDATION", 3..=3, switching::skip_checksums),
+    ("SET-DISABLE-DENY-SCRIPTS", 3..=3, switching::disable_deny_scripts),
+    ("PAUSE-CRON", 3..=3, switching::pause_cron),
+    ("DICT-RESIZING", 3..=3, switching::accept),
+    ("CLIENT-ENFORCE-REPLY-LIST", 3..=3, switching::accept),
+    ("REPLYBUFFER", 4..=4, switching::reply_buffer),
+    ("QUICKLIST-PACKED-THRESHOLD", 3..=3, switching::packed_threshold),
+    ("CHANGE-REPL-ID", 2..=2, switching::change_replication_id),
+    ("LOG", 3..=3, switching::log),
+    ("STRINGMATCH-LEN", 4..=4, switching::string_match),
+    ("STRINGMATCH-TEST", 2..=2, switching::string_match_test),
+    ("STRUCTSIZE", 2..=2, switching::struct_size),
 ];
 
 /// DEBUG subcommand [...]
@@ -52,17 +126,7 @@ pub(crate) fn debug(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
     if !allowed {
         return Err(NOT_ALLOWED);
     }
-    let known: [(&str, std::ops::RangeInclusive<usize>, crate::table::Run); 8] = [
-        ("HELP", 2..=2, help),
-        ("SLEEP", 3..=3, sleep),
-        ("OBJECT", 3..=4, object),
-        ("POPULATE", 3..=5, populate),
-        ("SET-ACTIVE-EXPIRE", 3..=3, set_active_expire),
-        ("ERROR", 3..=3, error),
-        ("PROTOCOL", 3..=3, protocol),
-        ("JMAP", 2..=3, jmap),
-    ];
-    match known.iter().find(|(name, len, _)| is(&args[1], name) && len.contains(&args.len())) {
+    match SUBCOMMANDS.iter().find(|(name, len, _)| is(&args[1], name) && len.contains(&args.len())) {
         Some((_, _, run)) => run(ctx, args, reply),
         None => Err(Fault::wrong_subcommand("DEBUG", &args[1])),
     }
@@ -98,35 +162,6 @@ fn sleep(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply<'_>) -> CmdResult {
         lane.reply().ok();
         Ok(())
     });
-    Ok(())
-}
-
-fn set_active_expire(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    ctx.server().active_expire.store(leading_number(&args[2]).trunc() != 0.0, Relaxed);
-    reply.ok();
-    Ok(())
-}
-
-/// DEBUG OBJECT key. There is no serialized form to measure yet: its length is that of a string's text, and
-/// for other types that of the value in memory.
-fn object(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    let (key, db, now_ms) = (&args[2], ctx.db(), ctx.now_ms());
-    let keyspace = &ctx.server().keyspace;
-    let position = keyspace.position(key);
-    // DEBUG names no key in its row, so that its stripe is not locked yet.
-    let mut locked = keyspace.lock(position);
-    let view = locked.get(db, position, key, Instant { now_ms, touch: None }).ok_or(Fault::NO_SUCH_KEY)?;
-    let length = match view.value() {
-        ValueRef::Inline(bytes) => bytes.len() + 1,
-        ValueRef::Object(value) => value.memory_bytes(),
-    };
-    let idle_s = idle_seconds(view.clock(), now_ms);
-    let text = format!(
-        "Value at:0x0 refcount:1 encoding:{} serializedlength:{length} lru:{} lru_seconds_idle:{idle_s}",
-        view.encoding().as_str(),
-        access_clock(now_ms).wrapping_sub(idle_s) & 0xff_ffff,
-    );
-    reply.simple(&text);
     Ok(())
 }
 
@@ -236,6 +271,32 @@ mod tests {
     }
 
     #[test]
+    fn digests_are_those_of_redis() {
+        let mut harness = Harness::with_config(&[("enable-debug-command", "yes")]);
+        harness.check("RPUSH l a b c", ":3");
+        let value = "8bf72d812571eea9b927f3c11beb0c4165a6ff89";
+        harness.check("DEBUG DIGEST-VALUE l nokey", &format!("[+{value} +{}]", "0".repeat(40)));
+        harness.check("DEBUG DIGEST", "+625aa282e03653452879ea5bf1ee7a453f83f55b");
+        harness.check("DEBUG RELOAD", "+OK");
+        harness.check("DEBUG DIGEST", "+625aa282e03653452879ea5bf1ee7a453f83f55b");
+        harness.check("FLUSHALL", "+OK");
+        harness.check("DEBUG DIGEST", &format!("+{}", "0".repeat(40)));
+    }
+
+    #[test]
+    fn a_new_replication_id_is_told() {
+        let mut harness = Harness::with_config(&[("enable-debug-command", "yes")]);
+        let id = |harness: &mut Harness| {
+            let info = harness.run("INFO replication");
+            info.lines().find_map(|line| Some(line.strip_prefix("master_replid:")?.trim().to_owned()))
+        };
+        let before = id(&mut harness);
+        harness.check("DEBUG CHANGE-REPL-ID", "+OK");
+        let after = id(&mut harness).expect("INFO tells it");
+        assert!(Some(&after) != before.as_ref() && after.len() == 40, "{after}");
+    }
+
+    #[test]
     fn tools_for_tests() {
         let mut harness = Harness::with_config(&[("enable-debug-command", "yes")]);
         for (line, expected) in [
@@ -257,6 +318,37 @@ mod tests {
             ("DEBUG POPULATE 1 q 9", "+OK"),
             ("GET q:0", "value:0\0\0"),
             ("DEBUG OBJECT missing", "-ERR no such key"),
+            ("RPUSH list a 1 bc", ":3"),
+            ("DEBUG LISTPACK list", "+Listpack structure printed on stdout"),
+            ("DEBUG QUICKLIST list", "-ERR Not a quicklist encoded object."),
+            ("DEBUG LISTPACK key:1", "-ERR Not a listpack encoded object."),
+            (
+                "DEBUG HTSTATS-KEY list",
+                "-ERR The value stored at the specified key is not represented using an hash table",
+            ),
+            ("DEBUG HTSTATS 99", "-ERR Out of range database"),
+            ("SADD set a b c d", ":4"),
+            (
+                "DEBUG SDSLEN key:1",
+                "+key_sds_len:5, key_sds_avail:0, key_zmalloc: 5, val_sds_len:4, val_sds_avail:0, val_zmalloc: 4",
+            ),
+            ("DEBUG SDSLEN set", "-ERR Not an sds encoded string."),
+            ("DEBUG QUICKLIST-PACKED-THRESHOLD 100b", "+OK"),
+            (
+                "DEBUG QUICKLIST-PACKED-THRESHOLD 4gb",
+                "-ERR argument must be a memory value bigger than 1 and smaller than 4gb",
+            ),
+            ("DEBUG REPLYBUFFER PEAK-RESET-TIME never", "+OK"),
+            ("DEBUG REPLYBUFFER PEAK-RESET-TIME x", "-ERR value is not an integer or out of range"),
+            ("DEBUG REPLYBUFFER RESIZING 0", "+OK"),
+            ("DEBUG DICT-RESIZING 0", "+OK"),
+            ("DEBUG STRINGMATCH-LEN a*c abc", ":1"),
+            ("DEBUG STRINGMATCH-TEST", "+Apparently Redis did not crash: test passed"),
+            ("DEBUG LOG hello", "+OK"),
+            ("DEBUG RELOAD", "+OK"),
+            ("DEBUG RELOAD WHAT", "-ERR DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options."),
+            ("LRANGE list 0 -1", "[a 1 bc]"),
+            ("DEL list set", ":2"),
             ("DEBUG PROTOCOL push", "-ERR RESP2 is not supported by this command"),
             ("DEBUG PROTOCOL map", "[:0 :0 :1 :1 :2 :0]"),
         ] {

@@ -347,7 +347,8 @@ fn replication(source: &Source<'_>, fields: &mut Fields) {
     fields.add("role", "master");
     fields.add("connected_slaves", 0);
     fields.add("master_failover_state", "no-failover");
-    fields.add("master_replid", &server.process.run_id);
+    let changed_id = server.debug.replication_id();
+    fields.add("master_replid", changed_id.as_ref().unwrap_or(&server.process.run_id));
     fields.add("master_replid2", "0000000000000000000000000000000000000000");
     fields.add("master_repl_offset", 0);
     fields.add("second_repl_offset", -1);

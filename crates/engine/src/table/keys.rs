@@ -4,7 +4,7 @@ use super::{
     Categories, Command, Flags, Group, KeyAccess, KeySpec, ONE_RO, ONE_RO_ACCESS, ONE_RW_ACCESS_UPDATE,
     ONE_RW_UPDATE,
 };
-use crate::commands::keys::{self, expiry, object, whole};
+use crate::commands::keys::{self, dump, expiry, object, whole};
 
 const RO_ACCESS: KeyAccess = KeyAccess::RO.union(KeyAccess::ACCESS);
 const RW_ACCESS_DELETE: KeyAccess = KeyAccess::RW.union(KeyAccess::ACCESS).union(KeyAccess::DELETE);
@@ -16,7 +16,11 @@ const ALL_RM_DELETE: &[KeySpec] = &[KeySpec::range(KeyAccess::RM.union(KeyAccess
 const RENAME_KEYS: &[KeySpec] = &[KeySpec::one(RW_ACCESS_DELETE, 1), KeySpec::one(OW_UPDATE, 2)];
 const RENAMENX_KEYS: &[KeySpec] = &[KeySpec::one(RW_ACCESS_DELETE, 1), KeySpec::one(OW_INSERT, 2)];
 const COPY_KEYS: &[KeySpec] = &[KeySpec::one(RO_ACCESS, 1), KeySpec::one(OW_UPDATE, 2)];
+const ONE_OW_UPDATE: &[KeySpec] = &[KeySpec::one(OW_UPDATE, 1)];
 const OBJECT_KEY: &[KeySpec] = &[KeySpec::one(KeyAccess::RO, 2)];
+
+const RESTORE_SYNTAX: &str =
+    "key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]";
 
 /// The commands on keys of any type.
 pub const ROWS: &[Command] = &[
@@ -187,6 +191,47 @@ pub const ROWS: &[Command] = &[
         summary: "Takes the time to live off a key.",
         syntax: "key",
         run: expiry::persist,
+        ..Command::BLANK
+    },
+    Command {
+        name: "dump",
+        arity: 2,
+        flags: Flags::READONLY,
+        keys: ONE_RO_ACCESS,
+        categories: Categories::KEYSPACE,
+        tips: &["nondeterministic_output"],
+        since: "2.6.0",
+        complexity: "O(N) in the number and size of elements",
+        summary: "Answers a key's value in the form that RESTORE takes.",
+        syntax: "key",
+        run: dump::dump,
+        ..Command::BLANK
+    },
+    Command {
+        name: "restore",
+        arity: -4,
+        flags: Flags::WRITE.union(Flags::DENYOOM),
+        keys: ONE_OW_UPDATE,
+        categories: Categories::KEYSPACE.union(Categories::DANGEROUS),
+        since: "2.6.0",
+        complexity: "O(N*log(N)) in the number of elements, O(N) in their size",
+        summary: "Gives a key the value that DUMP answered.",
+        syntax: RESTORE_SYNTAX,
+        run: dump::restore,
+        ..Command::BLANK
+    },
+    Command {
+        name: "restore-asking",
+        arity: -4,
+        flags: Flags::WRITE.union(Flags::DENYOOM).union(Flags::ASKING),
+        keys: ONE_OW_UPDATE,
+        categories: Categories::KEYSPACE.union(Categories::DANGEROUS),
+        group: Group::Server,
+        since: "3.0.0",
+        complexity: "O(N*log(N)) in the number of elements, O(N) in their size",
+        summary: "RESTORE, for a slot that is being moved here.",
+        syntax: RESTORE_SYNTAX,
+        run: dump::restore,
         ..Command::BLANK
     },
     Command {

@@ -40,7 +40,7 @@ impl Worker {
     pub(super) fn expire(&mut self) {
         let shared = self.shared.clone();
         let server = &shared.server;
-        if !server.active_expire.load(Relaxed) {
+        if !server.active_expire.load(Relaxed) || server.debug.pauses_cron.load(Relaxed) {
             self.expiring = false;
             return;
         }

@@ -1,5 +1,6 @@
 //! Keys, whatever they hold: deleting, asking about, renaming, copying and moving them.
 
+pub(crate) mod dump;
 pub(crate) mod expiry;
 pub(crate) mod object;
 pub(crate) mod whole;

@@ -1,0 +1,311 @@
+//! Values from bytes.
+
+mod stream;
+
+use base::num::{I64_TEXT_BYTES_MAX, parse_f64};
+use store::{Hash, List, OwnedValue, Set, Thresholds, Typed, Value, ZInsert, ZSet};
+
+use crate::code;
+use crate::cursor::{Cursor, ReadError};
+use crate::intset;
+use crate::listpack::{Item, Listpack};
+use crate::wire::{length, string};
+use crate::ziplist::Ziplist;
+use crate::zipmap::Zipmap;
+use stream::StreamDecoder;
+
+const DUPLICATE: ReadError = ReadError::Corrupt("an element that comes twice");
+const ODD: ReadError = ReadError::Corrupt("a field or member without its value");
+const NO_SCORE: ReadError = ReadError::Corrupt("a score that is no number");
+
+/// Reads one value. Holds what was read of it when the bytes end early.
+pub struct ValueDecoder {
+    thresholds: Thresholds,
+    state: State,
+}
+
+enum State {
+    /// A string.
+    Text,
+    /// A collection in one string.
+    Packed(Packing),
+    /// A collection whose number of elements has not been read yet.
+    Counted(Elements),
+    /// So many more elements follow.
+    Elements(Elements, u64),
+    Stream(Box<StreamDecoder>),
+}
+
+#[derive(Clone, Copy)]
+enum Packing {
+    ListZiplist,
+    Intset,
+    SetListpack,
+    ZSetZiplist,
+    ZSetListpack,
+    HashZipmap,
+    HashZiplist,
+    HashListpack,
+}
+
+/// What was read of a collection, and how its elements are written.
+enum Elements {
+    List(List),
+    /// A node is a ziplist.
+    Ziplists(List),
+    /// A node is a listpack or one big element.
+    Listpacks(List),
+    Set(Set),
+    /// Scores are text.
+    ZSetText(ZSet),
+    ZSet(ZSet),
+    Hash(Hash),
+}
+
+impl ValueDecoder {
+    /// For a value of type `code`. An error if there is no such type.
+    pub fn new(code: u8, thresholds: Thresholds) -> Result<ValueDecoder, ReadError> {
+        let state = match code {
+            code::STRING => State::Text,
+            code::LIST => State::Counted(Elements::List(List::new())),
+            code::SET => State::Counted(Elements::Set(Set::new())),
+            code::ZSET_TEXT => State::Counted(Elements::ZSetText(ZSet::new())),
+            code::HASH => State::Counted(Elements::Hash(Hash::new())),
+            code::ZSET => State::Counted(Elements::ZSet(ZSet::new())),
+            code::LIST_OF_ZIPLISTS => State::Counted(Elements::Ziplists(List::new())),
+            code::LIST_OF_LISTPACKS => State::Counted(Elements::Listpacks(List::new())),
+            code::HASH_ZIPMAP => State::Packed(Packing::HashZipmap),
+            code::LIST_ZIPLIST => State::Packed(Packing::ListZiplist),
+            code::SET_INTSET => State::Packed(Packing::Intset),
+            code::ZSET_ZIPLIST => State::Packed(Packing::ZSetZiplist),
+            code::HASH_ZIPLIST => State::Packed(Packing::HashZiplist),
+            code::HASH_LISTPACK => State::Packed(Packing::HashListpack),
+            code::ZSET_LISTPACK => State::Packed(Packing::ZSetListpack),
+            code::SET_LISTPACK => State::Packed(Packing::SetListpack),
+            code::STREAM_1 | code::STREAM_2 | code::STREAM_3 => {
+                State::Stream(Box::new(StreamDecoder::new(code)))
+            }
+            _ => return Err(ReadError::Corrupt("a type that is not known")),
+        };
+        Ok(ValueDecoder { thresholds, state })
+    }
+
+    /// Reads up to the value's end. It may be a collection without elements, which no key can hold. After
+    /// [`ReadError::Short`], `input` stands where reading has to go on; after the value or another error, this decoder
+    /// is done with.
+    pub fn read(&mut self, input: &mut Cursor<'_>) -> Result<OwnedValue, ReadError> {
+        loop {
+            // What is cut off within an element is read again from the element's start.
+            let mut ahead = *input;
+            let read = self.step(&mut ahead)?;
+            *input = ahead;
+            if let Some(value) = read {
+                return Ok(value);
+            }
+        }
+    }
+
+    /// Reads the next element, or a whole packed value.
+    fn step(&mut self, input: &mut Cursor<'_>) -> Result<Option<OwnedValue>, ReadError> {
+        let thresholds = &self.thresholds;
+        match &mut self.state {
+            State::Text => Ok(Some(OwnedValue::string(&string(input)?))),
+            State::Packed(packing) => {
+                Ok(Some(OwnedValue::Object(packing.unpack(&string(input)?, thresholds)?)))
+            }
+            State::Counted(elements) => {
+                let count = length(input)?;
+                let elements = std::mem::replace(elements, Elements::List(List::new()));
+                self.state = State::Elements(elements, count);
+                Ok(None)
+            }
+            State::Elements(elements, 0) => {
+                let elements = std::mem::replace(elements, Elements::List(List::new()));
+                Ok(Some(OwnedValue::Object(elements.into_value(thresholds))))
+            }
+            State::Elements(elements, remaining) => {
+                elements.read_one(input, thresholds)?;
+                *remaining -= 1;
+                Ok(None)
+            }
+            State::Stream(stream) => {
+                let read = stream.step(input, thresholds)?;
+                Ok(read.map(|stream| OwnedValue::Object(stream.into_value())))
+            }
+        }
+    }
+}
+
+impl Elements {
+    fn read_one(&mut self, input: &mut Cursor<'_>, thresholds: &Thresholds) -> Result<(), ReadError> {
+        match self {
+            Elements::List(list) => list.push_back(&string(input)?, thresholds),
+            Elements::Ziplists(list) => push_all(list, Ziplist::new(&string(input)?)?, thresholds)?,
+            Elements::Listpacks(list) => match length(input)? {
+                1 => list.push_back(&string(input)?, thresholds),
+                2 => push_all(list, Listpack::new(&string(input)?)?, thresholds)?,
+                _ => return Err(ReadError::Corrupt("a list node of an unknown kind")),
+            },
+            Elements::Set(set) => add(set, &string(input)?, thresholds)?,
+            Elements::ZSetText(zset) => {
+                let (member, score) = (string(input)?, score_text(input)?);
+                score_member(zset, &member, score, &large(thresholds))?;
+            }
+            Elements::ZSet(zset) => {
+                let (member, score) = (string(input)?, f64::from_le_bytes(input.array()?));
+                score_member(zset, &member, score, &large(thresholds))?;
+            }
+            Elements::Hash(hash) => {
+                let (field, value) = (string(input)?, string(input)?);
+                set_field(hash, &field, &value, thresholds)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn into_value(self, thresholds: &Thresholds) -> Value {
+        match self {
+            Elements::List(list) | Elements::Ziplists(list) | Elements::Listpacks(list) => list.into_value(),
+            Elements::Set(set) => set.into_value(),
+            Elements::ZSetText(zset) | Elements::ZSet(zset) => smallest_form(zset, thresholds).into_value(),
+            Elements::Hash(hash) => hash.into_value(),
+        }
+    }
+}
+
+/// Limits under which a sorted set is large at once: the small form would not keep the sign of zero for the large one
+/// that it may become.
+fn large(thresholds: &Thresholds) -> Thresholds {
+    Thresholds { zset_max_listpack_entries: 0, ..*thresholds }
+}
+
+/// The sorted set in its small form, if that may hold it.
+fn smallest_form(zset: ZSet, thresholds: &Thresholds) -> ZSet {
+    if zset.len() > thresholds.zset_max_listpack_entries {
+        return zset;
+    }
+    let (mut small, mut members) = (ZSet::new(), zset.iter());
+    while let Some((member, score)) = members.next() {
+        if member.len() > thresholds.zset_max_listpack_value {
+            return zset;
+        }
+        small.insert(member, score, thresholds);
+    }
+    small
+}
+
+impl Packing {
+    fn unpack(self, bytes: &[u8], thresholds: &Thresholds) -> Result<Value, ReadError> {
+        Ok(match self {
+            Packing::ListZiplist => {
+                let mut list = List::new();
+                push_all(&mut list, Ziplist::new(bytes)?, thresholds)?;
+                list.into_value()
+            }
+            Packing::Intset => {
+                let (mut set, mut buffer) = (Set::new(), [0; I64_TEXT_BYTES_MAX]);
+                for number in intset::integers(bytes)? {
+                    add(&mut set, Item::Integer(number?).text(&mut buffer), thresholds)?;
+                }
+                set.into_value()
+            }
+            Packing::SetListpack => {
+                let (mut set, mut buffer) = (Set::new(), [0; I64_TEXT_BYTES_MAX]);
+                for member in Listpack::new(bytes)? {
+                    add(&mut set, member?.text(&mut buffer), thresholds)?;
+                }
+                set.into_value()
+            }
+            Packing::ZSetZiplist => zset_of(Ziplist::new(bytes)?, thresholds)?.into_value(),
+            Packing::ZSetListpack => zset_of(Listpack::new(bytes)?, thresholds)?.into_value(),
+            Packing::HashZiplist => hash_of(Ziplist::new(bytes)?, thresholds)?.into_value(),
+            Packing::HashListpack => hash_of(Listpack::new(bytes)?, thresholds)?.into_value(),
+            Packing::HashZipmap => {
+                let mut hash = Hash::new();
+                for pair in Zipmap::new(bytes)? {
+                    let (field, value) = pair?;
+                    set_field(&mut hash, field, value, thresholds)?;
+                }
+                hash.into_value()
+            }
+        })
+    }
+}
+
+type Read<'a> = Result<Item<'a>, ReadError>;
+
+fn push_all<'a>(
+    list: &mut List,
+    items: impl Iterator<Item = Read<'a>>,
+    thresholds: &Thresholds,
+) -> Result<(), ReadError> {
+    let mut buffer = [0; I64_TEXT_BYTES_MAX];
+    for item in items {
+        list.push_back(item?.text(&mut buffer), thresholds);
+    }
+    Ok(())
+}
+
+fn zset_of<'a>(
+    mut items: impl Iterator<Item = Read<'a>>,
+    thresholds: &Thresholds,
+) -> Result<ZSet, ReadError> {
+    let (mut zset, mut buffer) = (ZSet::new(), [0; I64_TEXT_BYTES_MAX]);
+    while let Some(member) = items.next() {
+        let score = match items.next().ok_or(ODD)?? {
+            Item::Integer(number) => number as f64,
+            Item::Text(text) => parse_f64(text).ok_or(NO_SCORE)?,
+        };
+        score_member(&mut zset, member?.text(&mut buffer), score, thresholds)?;
+    }
+    Ok(zset)
+}
+
+fn hash_of<'a>(
+    mut items: impl Iterator<Item = Read<'a>>,
+    thresholds: &Thresholds,
+) -> Result<Hash, ReadError> {
+    let mut hash = Hash::new();
+    let (mut buffer, mut value_buffer) = ([0; I64_TEXT_BYTES_MAX], [0; I64_TEXT_BYTES_MAX]);
+    while let Some(field) = items.next() {
+        let value = items.next().ok_or(ODD)??;
+        set_field(&mut hash, field?.text(&mut buffer), value.text(&mut value_buffer), thresholds)?;
+    }
+    Ok(hash)
+}
+
+fn add(set: &mut Set, member: &[u8], thresholds: &Thresholds) -> Result<(), ReadError> {
+    if set.insert(member, thresholds) { Ok(()) } else { Err(DUPLICATE) }
+}
+
+fn score_member(
+    zset: &mut ZSet,
+    member: &[u8],
+    score: f64,
+    thresholds: &Thresholds,
+) -> Result<(), ReadError> {
+    if score.is_nan() {
+        return Err(NO_SCORE);
+    }
+    match zset.insert(member, score, thresholds) {
+        ZInsert::Added => Ok(()),
+        ZInsert::Updated | ZInsert::Unchanged => Err(DUPLICATE),
+    }
+}
+
+fn set_field(hash: &mut Hash, field: &[u8], value: &[u8], thresholds: &Thresholds) -> Result<(), ReadError> {
+    if hash.set(field, value, thresholds) { Ok(()) } else { Err(DUPLICATE) }
+}
+
+/// A score as versions before 8 wrote it: its length and text, or 253 to 255 for what has no digits.
+fn score_text(input: &mut Cursor<'_>) -> Result<f64, ReadError> {
+    match input.byte()? {
+        255 => Ok(f64::NEG_INFINITY),
+        254 => Ok(f64::INFINITY),
+        253 => Err(NO_SCORE),
+        len => parse_f64(input.take(u64::from(len))?).ok_or(NO_SCORE),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,394 @@
+//! Whole files.
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 9 | `REDIS` and four digits of version, or `VALKEY` and three |
+//! | | records, of which the first byte is a type's code or one of [`opcode`] |
+//! | 8 | after [`opcode::END`], from version 5 on: the checksum of all before it, little-endian; 0: none was made |
+
+use store::{OwnedValue, Thresholds};
+
+use crate::cursor::{Cursor, ReadError};
+use crate::decode::ValueDecoder;
+use crate::encode::ValueEncoder;
+use crate::wire::{StringWriter, length, put_length, string};
+use crate::{VERSION_WRITTEN, crc64, reads_version};
+
+/// First bytes of the records that are no keys. The numbers are the format's.
+mod opcode {
+    /// Slot, its keys, its keys with an end: a hint.
+    pub const SLOT_INFO: u8 = 0xf4;
+    /// A library's code.
+    pub const FUNCTION: u8 = 0xf5;
+    /// What a module saved for itself.
+    pub const MODULE_AUX: u8 = 0xf7;
+    /// Seconds since the next key was used.
+    pub const IDLE: u8 = 0xf8;
+    /// How often the next key is used, as a logarithm.
+    pub const FREQUENCY: u8 = 0xf9;
+    /// A name and a value about the file.
+    pub const AUX: u8 = 0xfa;
+    /// Keys of the database, and keys with an end: a hint.
+    pub const RESIZE: u8 = 0xfb;
+    /// The end of the next key, unix milliseconds in 8 bytes.
+    pub const EXPIRE_MS: u8 = 0xfc;
+    /// The end of the next key, unix seconds in 4 bytes.
+    pub const EXPIRE_S: u8 = 0xfd;
+    /// The database of the following keys.
+    pub const SELECT: u8 = 0xfe;
+    pub const END: u8 = 0xff;
+}
+
+const HEADER_BYTES: u64 = 9;
+/// Older files have no checksum.
+const VERSION_WITH_CHECKSUM: u16 = 5;
+
+/// What a file tells of a key beside its value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyFacts {
+    /// Unix milliseconds of its end.
+    pub expire_at_ms: Option<i64>,
+    /// Seconds since it was used.
+    pub idle_s: Option<u64>,
+    /// How often it is used, as a logarithm.
+    pub frequency: Option<u8>,
+}
+
+/// A record of a file.
+pub enum Event {
+    /// The file's version.
+    Version(u16),
+    /// A name and a value about the file.
+    Aux(Vec<u8>, Vec<u8>),
+    /// The code of a library of functions.
+    Function(Vec<u8>),
+    /// The database of the following keys.
+    Select(u64),
+    /// How many keys it has, and how many of them end.
+    Resize(u64, u64),
+    /// A key. Its value may be a collection without elements, which stands for no key.
+    Key(Vec<u8>, OwnedValue, KeyFacts),
+    /// The file is whole, and its checksum right.
+    End,
+}
+
+/// Writes a file; all methods append to `out`, which may be emptied between them.
+pub struct FileEncoder {
+    strings: StringWriter,
+    crc: u64,
+}
+
+impl Default for FileEncoder {
+    fn default() -> FileEncoder {
+        FileEncoder { strings: StringWriter::new(false), crc: 0 }
+    }
+}
+
+impl FileEncoder {
+    fn put(&mut self, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>, &mut StringWriter)) {
+        let start = out.len();
+        write(out, &mut self.strings);
+        self.crc = crc64::update(self.crc, &out[start..]);
+    }
+
+    /// The header; comes first.
+    pub fn begin(&mut self, out: &mut Vec<u8>) {
+        self.put(out, |out, _| out.extend_from_slice(format!("REDIS{VERSION_WRITTEN:04}").as_bytes()));
+    }
+
+    /// A name and a value about the file.
+    pub fn aux(&mut self, out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+        self.put(out, |out, strings| {
+            out.push(opcode::AUX);
+            strings.put(out, name);
+            strings.put(out, value);
+        });
+    }
+
+    /// The code of a library.
+    pub fn function(&mut self, out: &mut Vec<u8>, code: &[u8]) {
+        self.put(out, |out, strings| {
+            out.push(opcode::FUNCTION);
+            strings.put(out, code);
+        });
+    }
+
+    /// The database of the following keys, with how many keys and ends it has.
+    pub fn select(&mut self, out: &mut Vec<u8>, db: u64, keys: u64, expires: u64) {
+        self.put(out, |out, _| {
+            out.push(opcode::SELECT);
+            put_length(out, db);
+            out.push(opcode::RESIZE);
+            put_length(out, keys);
+            put_length(out, expires);
+        });
+    }
+
+    /// A key, up to its value, which [`FileEncoder::value`] has to follow with.
+    pub fn key(&mut self, out: &mut Vec<u8>, key: &[u8], value: &ValueEncoder, facts: KeyFacts) {
+        self.put(out, |out, strings| {
+            if let Some(at_ms) = facts.expire_at_ms {
+                out.push(opcode::EXPIRE_MS);
+                out.extend_from_slice(&at_ms.to_le_bytes());
+            }
+            if let Some(idle_s) = facts.idle_s {
+                out.push(opcode::IDLE);
+                put_length(out, idle_s);
+            }
+            if let Some(frequency) = facts.frequency {
+                out.extend_from_slice(&[opcode::FREQUENCY, frequency]);
+            }
+            out.push(value.code());
+            strings.put(out, key);
+        });
+    }
+
+    /// The next piece of a value; false if that was its last.
+    pub fn value(&mut self, out: &mut Vec<u8>, value: &mut ValueEncoder) -> bool {
+        let mut more = false;
+        self.put(out, |out, _| more = value.fill(out));
+        more
+    }
+
+    /// The end and the checksum; comes last.
+    pub fn end(&mut self, out: &mut Vec<u8>) {
+        self.put(out, |out, _| out.push(opcode::END));
+        out.extend_from_slice(&self.crc.to_le_bytes());
+    }
+}
+
+/// Reads a file from bytes that come in pieces.
+pub struct FileDecoder {
+    thresholds: Thresholds,
+    version: u16,
+    crc: u64,
+    /// Of the key that comes next.
+    facts: KeyFacts,
+    state: State,
+}
+
+enum State {
+    Start,
+    Records,
+    /// A key was read, its value not wholly.
+    Value(Vec<u8>, ValueDecoder),
+    /// The end was read, the checksum not.
+    Footer,
+}
+
+impl FileDecoder {
+    /// At the start of a file.
+    pub fn new(thresholds: Thresholds) -> FileDecoder {
+        FileDecoder { thresholds, version: 0, crc: 0, facts: KeyFacts::default(), state: State::Start }
+    }
+
+    /// The next record. After [`ReadError::Short`], `input` stands where reading goes on: call again with its rest and
+    /// more bytes after that. After [`Event::End`] or another error, this decoder is done with.
+    pub fn read(&mut self, input: &mut Cursor<'_>) -> Result<Event, ReadError> {
+        loop {
+            let before = *input;
+            let read = self.step(input);
+            if matches!(read, Err(ReadError::Short)) && !matches!(self.state, State::Value(..)) {
+                *input = before;
+            }
+            let consumed = input.position() - before.position();
+            self.crc = crc64::update(self.crc, &before.rest()[..consumed]);
+            if let Some(event) = read? {
+                return Ok(event);
+            }
+        }
+    }
+
+    fn step(&mut self, input: &mut Cursor<'_>) -> Result<Option<Event>, ReadError> {
+        match &mut self.state {
+            State::Start => {
+                self.version = version_of(input.take(HEADER_BYTES)?)?;
+                self.state = State::Records;
+                Ok(Some(Event::Version(self.version)))
+            }
+            State::Records => self.record(input),
+            State::Value(key, decoder) => {
+                let value = decoder.read(input)?;
+                let key = std::mem::take(key);
+                self.state = State::Records;
+                Ok(Some(Event::Key(key, value, std::mem::take(&mut self.facts))))
+            }
+            State::Footer => {
+                if self.version >= VERSION_WITH_CHECKSUM {
+                    let crc = u64::from_le_bytes(input.array()?);
+                    if crc != 0 && crc != self.crc {
+                        return Err(ReadError::Corrupt("a checksum that is not the file's"));
+                    }
+                }
+                Ok(Some(Event::End))
+            }
+        }
+    }
+
+    fn record(&mut self, input: &mut Cursor<'_>) -> Result<Option<Event>, ReadError> {
+        let event = match input.byte()? {
+            opcode::AUX => Event::Aux(string(input)?.into_owned(), string(input)?.into_owned()),
+            opcode::FUNCTION => Event::Function(string(input)?.into_owned()),
+            opcode::SELECT => Event::Select(length(input)?),
+            opcode::RESIZE => Event::Resize(length(input)?, length(input)?),
+            opcode::EXPIRE_MS => {
+                self.facts.expire_at_ms = Some(i64::from_le_bytes(input.array()?));
+                return Ok(None);
+            }
+            opcode::EXPIRE_S => {
+                self.facts.expire_at_ms = Some(i64::from(i32::from_le_bytes(input.array()?)) * 1000);
+                return Ok(None);
+            }
+            opcode::IDLE => {
+                self.facts.idle_s = Some(length(input)?);
+                return Ok(None);
+            }
+            opcode::FREQUENCY => {
+                self.facts.frequency = Some(input.byte()?);
+                return Ok(None);
+            }
+            opcode::SLOT_INFO => {
+                for _ in 0..3 {
+                    length(input)?;
+                }
+                return Ok(None);
+            }
+            opcode::MODULE_AUX => {
+                skip_module(input)?;
+                return Ok(None);
+            }
+            opcode::END => {
+                self.state = State::Footer;
+                return Ok(None);
+            }
+            code => {
+                let decoder = ValueDecoder::new(code, self.thresholds)?;
+                let key = string(input)?.into_owned();
+                self.state = State::Value(key, decoder);
+                return Ok(None);
+            }
+        };
+        Ok(Some(event))
+    }
+}
+
+fn version_of(header: &[u8]) -> Result<u16, ReadError> {
+    let digits = header.strip_prefix(b"REDIS").or_else(|| header.strip_prefix(b"VALKEY"));
+    let digits = digits.filter(|digits| digits.iter().all(u8::is_ascii_digit));
+    let digits = digits.ok_or(ReadError::Corrupt("a file that is no RDB file"))?;
+    let version = digits.iter().fold(0, |version, digit| version * 10 + u16::from(digit - b'0'));
+    if version == 0 || !reads_version(version) {
+        return Err(ReadError::Corrupt("a file of a version that is not known"));
+    }
+    Ok(version)
+}
+
+/// Passes over what a module saved: its number, then pairs of a kind and a value up to kind 0.
+fn skip_module(input: &mut Cursor<'_>) -> Result<(), ReadError> {
+    length(input)?;
+    loop {
+        match length(input)? {
+            0 => return Ok(()),
+            1 | 2 => drop(length(input)?),
+            3 => drop(input.take(4)?),
+            4 => drop(input.take(8)?),
+            5 => drop(string(input)?),
+            _ => return Err(ReadError::Corrupt("a module's value of an unknown kind")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use store::{List, Typed};
+
+    use super::*;
+    use crate::encode::Compression;
+
+    fn sample() -> Vec<u8> {
+        let mut list = List::new();
+        (0..3000).for_each(|n| list.push_back(format!("element {n}").as_bytes(), &Thresholds::default()));
+        let values = [
+            OwnedValue::Inline(b"12345".as_slice().into(), store::entry::Form::Plain),
+            OwnedValue::Object(list.into_value()),
+        ];
+        let facts = KeyFacts { expire_at_ms: Some(1_900_000_000_123), idle_s: Some(77), frequency: None };
+        let (mut file, mut out) = (FileEncoder::default(), Vec::new());
+        file.begin(&mut out);
+        file.aux(&mut out, b"redis-ver", b"7.4.0");
+        file.function(&mut out, b"#!lua name=lib");
+        file.select(&mut out, 3, 2, 1);
+        for (value, facts) in values.iter().zip([facts, KeyFacts::default()]) {
+            let mut value = ValueEncoder::new(value, Compression::On);
+            file.key(&mut out, b"key", &value, facts);
+            while file.value(&mut out, &mut value) {}
+        }
+        file.end(&mut out);
+        out
+    }
+
+    /// What a file tells, read in pieces of `step` bytes.
+    fn read(bytes: &[u8], step: usize) -> Result<Vec<String>, &'static str> {
+        let mut decoder = FileDecoder::new(Thresholds::default());
+        let (mut told, mut start, mut end) = (Vec::new(), 0, step);
+        loop {
+            let mut input = Cursor::new(&bytes[start..end.min(bytes.len())]);
+            let event = decoder.read(&mut input);
+            start += input.position();
+            told.push(match event {
+                Ok(Event::End) => return Ok(told),
+                Ok(Event::Version(version)) => format!("version {version}"),
+                Ok(Event::Aux(name, value)) => format!("{} {}", name.escape_ascii(), value.escape_ascii()),
+                Ok(Event::Function(code)) => code.escape_ascii().to_string(),
+                Ok(Event::Select(db)) => format!("db {db}"),
+                Ok(Event::Resize(keys, expires)) => format!("{keys} keys, {expires} end"),
+                Ok(Event::Key(key, OwnedValue::Inline(text, _), facts)) => {
+                    format!("{} {} {facts:?}", key.escape_ascii(), text.escape_ascii())
+                }
+                Ok(Event::Key(_, OwnedValue::Object(value), _)) => format!("{} elements", value.len()),
+                Err(ReadError::Corrupt(why)) => return Err(why),
+                Err(ReadError::Short) if end >= bytes.len() => return Err("short"),
+                Err(ReadError::Short) => {
+                    end += step;
+                    continue;
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn a_file_comes_back_in_pieces_of_any_size() {
+        let file = sample();
+        for step in [1, 7, 1000, file.len()] {
+            let expected = [
+                "version 10",
+                "redis-ver 7.4.0",
+                "#!lua name=lib",
+                "db 3",
+                "2 keys, 1 end",
+                "key 12345 KeyFacts { expire_at_ms: Some(1900000000123), idle_s: Some(77), frequency: None }",
+                "3000 elements",
+            ];
+            assert_eq!(read(&file, step), Ok(expected.map(str::to_owned).to_vec()), "in steps of {step}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_not_whole_or_changed_is_refused() {
+        let file = sample();
+        assert!((0..file.len()).step_by(997).all(|end| read(&file[..end], 4096) == Err("short")));
+        let mut changed = file.clone();
+        changed[13] ^= 1;
+        assert_eq!(read(&changed, 4096), Err("a checksum that is not the file's"));
+        assert_eq!(read(b"REDIS0013", 9), Err("a file of a version that is not known"));
+        assert_eq!(read(b"VALKEY080\xff\0\0\0\0\0\0\0\0", 9), Ok(vec!["version 80".to_owned()]));
+        assert_eq!(read(b"SQLite fo", 9), Err("a file that is no RDB file"));
+    }
+
+    #[test]
+    fn what_modules_saved_is_passed_over() {
+        let file =
+            b"REDIS0009\xf7\x05\x02\x01\x05\x03abc\x04\0\0\0\0\0\0\0\0\0\xf4\x01\x02\x03\xff\0\0\0\0\0\0\0\0";
+        assert_eq!(read(file, 1), Ok(vec!["version 9".to_owned()]));
+    }
+}
