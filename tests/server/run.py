@@ -14,6 +14,7 @@ import traceback
 import clients  # noqa: F401  (each import registers its checks)
 import load  # noqa: F401
 import startup  # noqa: F401
+import tls  # noqa: F401
 from harness import CHECKS, Skip
 
 

@@ -107,3 +107,18 @@ pub const TURN_STREAM_US: u64 = 250;
 
 const _: () =
     assert!(INPUT_GROWTH_BYTES_MAX >= READ_BUFFER_BYTES && TURN_OUTPUT_BYTES >= OUTPUT_HIGH_WATER_BYTES);
+
+/// Plain bytes that one write to a TLS connection enciphers. A client that does not read makes its connection hold them
+/// twice, plain and enciphered.
+pub const TLS_WRITE_BYTES: usize = 64 * KIB;
+
+/// Steps of TLS handshakes that a worker takes before its other connections have their turn.
+pub const TLS_HANDSHAKE_STEPS_PER_TURN: usize = 8;
+
+/// Time, in microseconds, after which a worker takes no further such step in a turn: one may cost a millisecond.
+pub const TLS_HANDSHAKE_TURN_US: u64 = 500;
+
+/// Time that a client has for its TLS handshake, in microseconds.
+pub const TLS_HANDSHAKE_TIMEOUT_US: u64 = 10_000_000;
+
+const _: () = assert!(TLS_WRITE_BYTES <= OUTPUT_HIGH_WATER_BYTES && TLS_WRITE_BYTES <= READ_BUFFER_BYTES);

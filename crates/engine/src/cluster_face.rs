@@ -95,12 +95,15 @@ impl ClusterFace {
             Some(address) => address.ip().to_string(),
             None => bound_ip(config).to_string(),
         };
-        let over_tls = address.is_some_and(|address| address.port() == port_of("tls-port"));
+        // A unix socket tells nothing; as Redis, it is answered like the other nodes.
+        let of_nodes = config.bool("tls-cluster");
+        let over_tls = address.map_or(of_nodes, |address| address.port() == port_of("tls-port"));
         let connected_to = address.filter(|_| !over_tls).map_or(0, |address| address.port());
         let port = first_set(&[port_of("cluster-announce-port"), port_of("port"), connected_to]);
         let tls_port = first_set(&[port_of("cluster-announce-tls-port"), port_of("tls-port")]);
         let bus_port = first_set(&[port_of("cluster-announce-bus-port"), port_of("cluster-port")]);
-        let base_port = first_set(&[port_of("port"), port_of("tls-port"), port]);
+        let by_default = if of_nodes { ["tls-port", "port"] } else { ["port", "tls-port"] }.map(port_of);
+        let base_port = first_set(&[by_default[0], by_default[1], port]);
         Node {
             id: self.identity.node_id.clone(),
             ip,

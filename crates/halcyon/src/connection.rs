@@ -4,6 +4,7 @@
 //!
 //! | state | left when |
 //! |---|---|
+//! | shaking hands | its TLS handshake is done (`worker/handshakes.rs`) |
 //! | running | its output passes the high-water mark, the long lane takes a command, a pause holds one back |
 //! | draining | the output falls below the low-water mark ([`Connection::may_run`]) |
 //! | waiting | the lane's reply is there, or the pause ends |
@@ -25,6 +26,8 @@ use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
 use resp::Decoder;
 
+use crate::tls::TlsStream;
+
 /// Pieces of output that one system call sends.
 const SLICES_MAX: usize = 64;
 
@@ -34,6 +37,8 @@ pub enum Stream {
     Tcp(TcpStream),
     /// Over the unix socket.
     Unix(UnixStream),
+    /// Over TLS.
+    Tls(Box<TlsStream>),
 }
 
 impl Stream {
@@ -41,6 +46,7 @@ impl Stream {
         match self {
             Stream::Tcp(stream) => stream,
             Stream::Unix(stream) => stream,
+            Stream::Tls(stream) => stream.socket(),
         }
     }
 
@@ -54,6 +60,7 @@ impl Stream {
         match self {
             Stream::Tcp(stream) => stream.as_raw_fd(),
             Stream::Unix(stream) => stream.as_raw_fd(),
+            Stream::Tls(stream) => stream.socket_ref().as_raw_fd(),
         }
     }
 
@@ -68,12 +75,38 @@ impl Stream {
         match self {
             Stream::Tcp(stream) => stream.read(buffer),
             Stream::Unix(stream) => stream.read(buffer),
+            Stream::Tls(stream) => stream.read(buffer),
         }
     }
 
-    /// Sends one line to a client that is not let in.
+    /// True if the last read, which filled its buffer or did not, may have left something.
+    #[inline]
+    pub fn has_more(&self, is_full: bool) -> bool {
+        match self {
+            Stream::Tcp(_) | Stream::Unix(_) => is_full,
+            Stream::Tls(stream) => stream.has_more(),
+        }
+    }
+
+    /// True while its TLS handshake is under way: nothing can be read or written.
+    #[inline]
+    pub fn is_shaking_hands(&self) -> bool {
+        matches!(self, Stream::Tls(stream) if stream.is_shaking_hands())
+    }
+
+    /// Sends one line to a client that is not let in. Over TLS nothing can be said so early.
     pub fn refuse(&mut self, line: &[u8]) -> io::Result<()> {
+        if self.is_shaking_hands() {
+            return Ok(());
+        }
         self.write(line).map(drop)
+    }
+
+    /// Says that nothing more comes, where the protocol has a way to.
+    pub fn farewell(&mut self) {
+        if let Stream::Tls(stream) = self {
+            stream.farewell();
+        }
     }
 
     #[inline]
@@ -81,6 +114,7 @@ impl Stream {
         match self {
             Stream::Tcp(stream) => stream.write(bytes),
             Stream::Unix(stream) => stream.write(bytes),
+            Stream::Tls(stream) => stream.write(&[IoSlice::new(bytes)]),
         }
     }
 
@@ -88,6 +122,7 @@ impl Stream {
         match self {
             Stream::Tcp(stream) => stream.write_vectored(slices),
             Stream::Unix(stream) => stream.write_vectored(slices),
+            Stream::Tls(stream) => stream.write(slices),
         }
     }
 }
@@ -194,7 +229,10 @@ impl Connection {
     /// True if nothing is left to do until the socket reports something.
     #[inline]
     pub fn is_idle(&self) -> bool {
-        self.out.is_empty() && self.input.is_empty() && self.wait == Wait::None
+        !self.stream.is_shaking_hands()
+            && self.out.is_empty()
+            && self.input.is_empty()
+            && self.wait == Wait::None
     }
 
     /// Sends what the socket takes: at most about `share_bytes`, and of replies made piece by piece at least one piece,

@@ -16,6 +16,8 @@ use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 pub enum Listener {
     /// TCP.
     Tcp(TcpListener),
+    /// TLS over TCP.
+    Tls(TcpListener),
     /// The unix socket and its path.
     Unix(UnixListener, Arc<str>),
 }
@@ -29,30 +31,39 @@ struct Address {
 /// Opens the listeners of every worker. The first error is a line for the user.
 pub fn open(config: &Config, workers: usize) -> Result<Vec<Vec<Listener>>, String> {
     let mut sets: Vec<Vec<Listener>> = (0..workers).map(|_| Vec::new()).collect();
-    let port = config.int("port") as u16;
-    if port != 0 {
-        for address in addresses(config, port)? {
-            match listen(config, &address.socket, workers) {
-                Ok(listeners) => {
-                    sets.iter_mut()
-                        .zip(listeners)
-                        .for_each(|(set, listener)| set.push(Listener::Tcp(listener)));
-                }
-                // Redis: an address marked `-` may be absent, but not taken.
-                Err(error) if address.optional && is_absent(&error) => {}
-                Err(error) => {
-                    return Err(format!("Could not listen on {}: {error}", address.socket));
-                }
-            }
-        }
-    }
+    open_port(config, "port", Listener::Tcp, &mut sets)?;
+    open_port(config, "tls-port", Listener::Tls, &mut sets)?;
     if let Some(listener) = open_unix(config)? {
         sets[0].push(listener);
     }
     if sets[0].is_empty() {
-        return Err("Configured to not listen anywhere: set a port or a unixsocket".to_owned());
+        return Err("Configured to not listen anywhere: set a port, a tls-port or a unixsocket".to_owned());
     }
     Ok(sets)
+}
+
+/// Gives every worker its sockets on one port, if it is set.
+fn open_port(
+    config: &Config,
+    directive: &str,
+    listener: fn(TcpListener) -> Listener,
+    sets: &mut [Vec<Listener>],
+) -> Result<(), String> {
+    let port = config.int(directive) as u16;
+    if port == 0 {
+        return Ok(());
+    }
+    for address in addresses(config, port)? {
+        match listen(config, &address.socket, sets.len()) {
+            Ok(sockets) => {
+                sets.iter_mut().zip(sockets).for_each(|(set, socket)| set.push(listener(socket)));
+            }
+            // Redis: an address marked `-` may be absent, but not taken.
+            Err(error) if address.optional && is_absent(&error) => {}
+            Err(error) => return Err(format!("Could not listen on {}: {error}", address.socket)),
+        }
+    }
+    Ok(())
 }
 
 fn is_absent(error: &io::Error) -> bool {

@@ -8,6 +8,7 @@ mod machine;
 mod mailbox;
 mod serve;
 mod shared;
+mod tls;
 mod worker;
 
 use std::ffi::OsString;
@@ -29,6 +30,7 @@ Examples:
        halcyon /etc/redis/redis.conf
        halcyon --port 7777 --requirepass secret
        halcyon --port 7000 --cluster-enabled yes
+       halcyon --port 0 --tls-port 6379 --tls-cert-file c.pem --tls-key-file k.pem --tls-ca-cert-file ca.pem
        halcyon --threads 4 --server-cpulist 0-3 --log-format json
 
 Directives of Halcyon's own:

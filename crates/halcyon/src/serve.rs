@@ -14,6 +14,7 @@ use engine::server::{Process, Server};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::shared::{LaneTask, Mailbox, ProcessHost, Shared};
+use crate::tls::{Tls, is_tls_directive};
 use crate::worker::Worker;
 use crate::{lane, listeners, logging, machine};
 
@@ -46,7 +47,9 @@ pub fn serve(args: &[Vec<u8>]) -> Result<(), String> {
         tracing::warn!("{}", notice.text);
     }
     machine::fit_maxclients(&config)?;
-    config.set_applier(Box::new(move |config, changed| apply(config, changed, &relevel)));
+    let tls = Arc::new(Tls::load(&config)?);
+    let applied_tls = tls.clone();
+    config.set_applier(Box::new(move |config, changed| apply(config, changed, &relevel, &applied_tls)));
     let workers = match config.int("threads") {
         0 => machine::usable_cpus(),
         count => count as usize,
@@ -69,7 +72,7 @@ pub fn serve(args: &[Vec<u8>]) -> Result<(), String> {
     }
     let server = Server::new(config.clone(), Box::new(SystemClock::new()), process, Box::new(host))?;
     write_pid_file(&config);
-    let (shared, tasks) = Shared::new(server, mailboxes, stopping);
+    let (shared, tasks) = Shared::new(server, mailboxes, stopping, tls);
 
     start_background(&shared, tasks, &notify)?;
     for (index, listeners) in listeners.into_iter().enumerate() {
@@ -102,6 +105,7 @@ fn apply(
     config: &Config,
     changed: &[&'static str],
     relevel: &logging::Relevel,
+    tls: &Tls,
 ) -> Result<(), (&'static str, String)> {
     for name in changed {
         match *name {
@@ -115,14 +119,17 @@ fn apply(
                     "The operating system is not able to handle the specified number of clients, try with";
                 (*name, format!("{text} {usable}"))
             })?,
-            "port" | "bind" => {
+            "port" | "tls-port" | "bind" => {
                 let text = "Listening sockets are opened at start: change the configuration file and restart";
                 return Err((*name, text.to_owned()));
             }
             _ => {}
         }
     }
-    Ok(())
+    match changed.iter().find(|name| is_tls_directive(name)) {
+        Some(name) => tls.reload(config).map_err(|reason| (*name, reason)),
+        None => Ok(()),
+    }
 }
 
 fn places(config: &Config) -> String {
@@ -130,6 +137,10 @@ fn places(config: &Config) -> String {
     let mut places = Vec::new();
     if port != 0 {
         places.push(format!("port {port}"));
+    }
+    let tls_port = config.int("tls-port");
+    if tls_port != 0 {
+        places.push(format!("TLS port {tls_port}"));
     }
     let path = config.string("unixsocket");
     if !path.is_empty() {

@@ -11,6 +11,7 @@ use engine::server::{CpuSeconds, Host, Server};
 
 use crate::connection::Connection;
 use crate::mailbox;
+use crate::tls::Tls;
 
 /// Something another thread wants of a worker.
 pub enum Message {
@@ -45,6 +46,8 @@ pub struct Shared {
     pub loads: Box<[AtomicUsize]>,
     /// The way to the long lane.
     pub lane: Sender<LaneTask>,
+    /// What new TLS connections are made from.
+    pub tls: Arc<Tls>,
     /// Set once, when the process is to end.
     pub stopping: Arc<AtomicBool>,
 }
@@ -55,10 +58,11 @@ impl Shared {
         server: Server,
         mailboxes: Arc<[Mailbox]>,
         stopping: Arc<AtomicBool>,
+        tls: Arc<Tls>,
     ) -> (Arc<Shared>, Receiver<LaneTask>) {
         let (lane, tasks) = channel();
         let loads = mailboxes.iter().map(|_| AtomicUsize::new(0)).collect();
-        (Arc::new(Shared { server, mailboxes, loads, lane, stopping }), tasks)
+        (Arc::new(Shared { server, mailboxes, loads, lane, tls, stopping }), tasks)
     }
 
     /// True once the process is to end.

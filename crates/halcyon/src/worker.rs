@@ -2,6 +2,7 @@
 //! command run to completion.
 
 mod arrivals;
+mod handshakes;
 mod mail;
 mod upkeep;
 
@@ -24,6 +25,7 @@ use slab::Slab;
 use crate::connection::{Connection, Flush, Wait};
 use crate::listeners::Listener;
 use crate::shared::{LaneTask, Shared};
+use handshakes::Handshakes;
 
 const WAKER: Token = Token(usize::MAX);
 /// Listeners have the tokens just below the waker's; connections count up from 0.
@@ -55,6 +57,7 @@ pub struct Worker {
     held_up: Vec<usize>,
     /// When waiting connections give up: (`Now::mono_us`, token, client id).
     deadlines: BTreeSet<(u64, usize, u64)>,
+    handshakes: Handshakes,
     batch: Batch,
     read_buffer: Vec<u8>,
     spare_buffers: Vec<Vec<u8>>,
@@ -77,6 +80,8 @@ enum Turn {
     Rest,
     /// It has more to do.
     Again,
+    /// A step of its handshake is due.
+    Handshake,
     /// It is closed.
     Close,
 }
@@ -94,7 +99,7 @@ impl Worker {
         for (number, listener) in listeners.iter_mut().enumerate() {
             let token = Token(LISTENERS + number);
             match listener {
-                Listener::Tcp(listener) => {
+                Listener::Tcp(listener) | Listener::Tls(listener) => {
                     poll.registry().register(listener, token, mio::Interest::READABLE)?
                 }
                 Listener::Unix(listener, _) => {
@@ -115,6 +120,7 @@ impl Worker {
             paused: Vec::new(),
             held_up: Vec::new(),
             deadlines: BTreeSet::new(),
+            handshakes: Handshakes::default(),
             batch: Batch::new(),
             read_buffer: vec![0; READ_BUFFER_BYTES],
             spare_buffers: Vec::new(),
@@ -157,6 +163,7 @@ impl Worker {
             for number in std::mem::take(&mut self.accept_again) {
                 self.accept(number);
             }
+            self.shake_hands();
             self.tick();
             self.deliver_own();
         }
@@ -164,7 +171,8 @@ impl Worker {
     }
 
     fn poll_timeout(&self) -> Duration {
-        if !self.ready.is_empty() || !self.accept_again.is_empty() || self.expiring {
+        let has_more = !self.ready.is_empty() || !self.accept_again.is_empty() || self.expiring;
+        if has_more || self.handshakes.is_due() {
             return Duration::ZERO;
         }
         let mut wait_us = self.next_tick_us.saturating_sub(self.engine.now.mono_us);
@@ -212,9 +220,11 @@ impl Worker {
             self.forget(token, connection);
             return;
         }
-        if turn == Turn::Again && !connection.queued {
-            connection.queued = true;
-            self.ready.push(token);
+        if matches!(turn, Turn::Again | Turn::Handshake) && !std::mem::replace(&mut connection.queued, true) {
+            match turn {
+                Turn::Handshake => self.handshakes.push(token),
+                _ => self.ready.push(token),
+            }
         }
         let client = &connection.session.client;
         client.last_active_ms.store(self.engine.now.unix_ms, Relaxed);
@@ -225,6 +235,9 @@ impl Worker {
 
     /// Sends, runs and reads until there is nothing to do, or the connection's share is used up.
     fn serve(&mut self, token: usize, connection: &mut Connection) -> Turn {
+        if connection.stream.is_shaking_hands() {
+            return Turn::Handshake;
+        }
         let mut commands_left = TURN_COMMANDS_MAX;
         self.engine.turn_ends_us = self.engine.now.mono_us + TURN_US;
         let mut may_read = true;
@@ -328,7 +341,7 @@ impl Worker {
             Ok(count) => {
                 // Less than asked for: the socket is empty, and the poll will report what comes next.
                 // After a hang-up it reports nothing more, so the end has to be read.
-                connection.readable = count == buffer.len() || connection.hung_up;
+                connection.readable = connection.stream.has_more(count == buffer.len()) || connection.hung_up;
                 self.engine.stats.input_bytes.add(count as u64);
                 self.engine.stats.reads.add(1);
                 Some(count)

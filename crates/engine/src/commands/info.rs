@@ -139,7 +139,7 @@ fn server(source: &Source<'_>, fields: &mut Fields) {
     fields.add("process_id", process.pid);
     fields.add("process_supervised", "no");
     fields.add("run_id", &process.run_id);
-    fields.add("tcp_port", port);
+    fields.add("tcp_port", if port == 0 { config.int("tls-port") } else { port });
     fields.add("server_time_usec", now.unix_us);
     fields.add("uptime_in_seconds", uptime_s);
     fields.add("uptime_in_days", uptime_s / 86_400);
@@ -156,19 +156,20 @@ fn server(source: &Source<'_>, fields: &mut Fields) {
 
 fn listeners(source: &Source<'_>, port: i64, fields: &mut Fields) {
     let config = &source.server.config;
-    let mut number = 0;
+    let binds =
+        config.list("bind").into_iter().map(|bind| format!("bind={},", String::from_utf8_lossy(&bind)));
+    let binds: String = binds.collect();
+    // As Redis numbers them: by kind, whether or not the others are there.
     if port != 0 {
-        let binds = config.list("bind").into_iter().map(|bind| {
-            let bind = String::from_utf8_lossy(&bind).into_owned();
-            format!("bind={bind},")
-        });
-        let binds: String = binds.collect();
         fields.add("listener0", format_args!("name=tcp,{binds}port={port}"));
-        number = 1;
     }
     let unix = config.string("unixsocket");
     if !unix.is_empty() {
-        fields.add(&format!("listener{number}"), format_args!("name=unix,bind={unix}"));
+        fields.add("listener1", format_args!("name=unix,bind={unix}"));
+    }
+    let tls_port = config.int("tls-port");
+    if tls_port != 0 {
+        fields.add("listener2", format_args!("name=tls,{binds}port={tls_port}"));
     }
 }
 

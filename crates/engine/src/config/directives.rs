@@ -23,6 +23,8 @@ bitflags! {
         const WORDS = 1 << 4;
         /// An empty value means "not set", and is then absent from a rewritten file.
         const UNSET_WHEN_EMPTY = 1 << 5;
+        /// Names a file or directory: setting it takes effect even if the name is the same, for the content may not be.
+        const VOLATILE = 1 << 6;
     }
 }
 
@@ -214,6 +216,11 @@ const fn text(name: &'static str, default: &'static str) -> Directive {
 /// Text of which an empty value means "not set".
 const fn optional(name: &'static str) -> Directive {
     text(name, "").with(Flags::UNSET_WHEN_EMPTY)
+}
+
+/// The name of a file or directory that is read when it is set.
+const fn file(name: &'static str) -> Directive {
+    optional(name).with(Flags::VOLATILE)
 }
 
 const fn ruled(name: &'static str, default: &'static str, rule: TextRule) -> Directive {
@@ -456,26 +463,26 @@ pub static DIRECTIVES: &[Directive] = &[
     int("repl-ping-replica-period", 1, I32, 10).also(&["repl-ping-slave-period"]),
     word("propagation-error-behavior", ERROR_BEHAVIORS, "ignore"),
     // TLS.
-    int("tls-port", 0, PORT, 0),
-    no("tls-cluster"),
-    no("tls-replication"),
-    word("tls-auth-clients", TLS_AUTH, "yes"),
-    no("tls-prefer-server-ciphers"),
-    yes("tls-session-caching"),
-    int("tls-session-cache-size", 0, I32, 20480),
-    int("tls-session-cache-timeout", 0, I32, 300),
-    optional("tls-cert-file"),
-    optional("tls-key-file"),
-    optional("tls-key-file-pass").sensitive(),
-    optional("tls-client-cert-file"),
-    optional("tls-client-key-file"),
-    optional("tls-client-key-file-pass").sensitive(),
-    optional("tls-dh-params-file"),
-    optional("tls-ca-cert-file"),
-    optional("tls-ca-cert-dir"),
-    optional("tls-protocols"),
-    optional("tls-ciphers"),
-    optional("tls-ciphersuites"),
+    int("tls-port", 0, PORT, 0).live(),
+    no("tls-cluster").live(),
+    no("tls-replication").live(),
+    word("tls-auth-clients", TLS_AUTH, "yes").live(),
+    no("tls-prefer-server-ciphers").live(),
+    yes("tls-session-caching").live(),
+    int("tls-session-cache-size", 0, I32, 20480).live(),
+    int("tls-session-cache-timeout", 0, I32, 300).live(),
+    file("tls-cert-file").live(),
+    file("tls-key-file").live(),
+    optional("tls-key-file-pass").sensitive().live(),
+    file("tls-client-cert-file").live(),
+    file("tls-client-key-file").live(),
+    optional("tls-client-key-file-pass").sensitive().live(),
+    file("tls-dh-params-file"),
+    file("tls-ca-cert-file").live(),
+    file("tls-ca-cert-dir").live(),
+    optional("tls-protocols").live(),
+    optional("tls-ciphers").live(),
+    optional("tls-ciphersuites").live(),
 ];
 
 /// A directive that stands in files and on the command line only: repeated, kept as words, unknown to `CONFIG`.

@@ -268,8 +268,8 @@ impl Config {
                 .map_err(|reason| failed(name, &reason))?;
             new[*at] = settled(row, value);
         }
-        let mut changed: Vec<usize> =
-            rows.iter().map(|row| row.0).filter(|at| old[*at] != new[*at]).collect();
+        let is_changed = |at: &usize| old[*at] != new[*at] || DIRECTIVES[*at].flags.contains(Flags::VOLATILE);
+        let mut changed: Vec<usize> = rows.iter().map(|row| row.0).filter(is_changed).collect();
         changed.sort_unstable();
         changed.dedup();
         self.change(new, &changed);

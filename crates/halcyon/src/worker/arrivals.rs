@@ -1,12 +1,14 @@
 //! Connections that come, from outside or from another worker, and go.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use base::limits::ACCEPTS_PER_TURN;
 use engine::clients::Peer;
 use engine::session::Session;
 use mio::Token;
+use mio::net::TcpStream;
 
 use super::Worker;
 use crate::connection::{Connection, Stream};
@@ -26,6 +28,13 @@ impl Worker {
                     let local = stream.local_addr().unwrap_or(peer);
                     (Stream::Tcp(stream), Peer::Tcp { peer, local })
                 }),
+                Listener::Tls(listener) => match listener.accept() {
+                    Ok((socket, peer)) => match self.greet(socket, peer) {
+                        Some(greeted) => Ok(greeted),
+                        None => continue,
+                    },
+                    Err(error) => Err(error),
+                },
                 Listener::Unix(listener, path) => {
                     listener.accept().map(|(stream, _)| (Stream::Unix(stream), Peer::Unix(path.clone())))
                 }
@@ -49,14 +58,12 @@ impl Worker {
 
     pub(super) fn welcome(&mut self, mut stream: Stream, peer: Peer) {
         let server = &self.shared.server;
-        let refusal = if server.clients.connected() >= server.config.hot().maxclients() {
-            Some("-ERR max number of clients reached\r\n")
-        } else if !peer.is_local() && server.config.hot().protected_mode() && !server.requires_auth() {
-            Some(PROTECTED_MODE)
-        } else {
-            None
-        };
-        if let Some(text) = refusal {
+        let is_full = server.clients.connected() >= server.config.hot().maxclients();
+        let is_protected =
+            !peer.is_local() && server.config.hot().protected_mode() && !server.requires_auth();
+        let is_told_later = is_protected && stream.is_shaking_hands();
+        if is_full || (is_protected && !is_told_later) {
+            let text = if is_full { "-ERR max number of clients reached\r\n" } else { PROTECTED_MODE };
             // Whether the client gets to read it is its own business.
             let _ = stream.refuse(text.as_bytes());
             self.engine.stats.rejected_connections.add(1);
@@ -65,7 +72,25 @@ impl Worker {
         self.engine.stats.connections.add(1);
         let client = server.clients.open(peer, self.index as u16, self.engine.now.unix_ms);
         let session = Session::new(client, !server.requires_auth());
-        self.adopt(Box::new(Connection::new(stream, session)));
+        let mut connection = Box::new(Connection::new(stream, session));
+        if is_told_later {
+            connection.out.tail().extend_from_slice(PROTECTED_MODE.as_bytes());
+            connection.closing = true;
+            self.engine.stats.rejected_connections.add(1);
+        }
+        self.adopt(connection);
+    }
+
+    /// Makes an accepted socket one that is to shake hands.
+    fn greet(&self, socket: TcpStream, peer: SocketAddr) -> Option<(Stream, Peer)> {
+        let local = socket.local_addr().unwrap_or(peer);
+        match self.shared.tls.accept(socket) {
+            Ok(stream) => Some((Stream::Tls(Box::new(stream)), Peer::Tcp { peer, local })),
+            Err(reason) => {
+                tracing::warn!("Accepting a TLS connection from {peer} failed: {reason}");
+                None
+            }
+        }
     }
 
     /// Takes a connection in, new or from another worker.
@@ -84,6 +109,9 @@ impl Worker {
         if client.kill.load(SeqCst) {
             connection.closing = true;
         }
+        if connection.stream.is_shaking_hands() {
+            self.handshakes.begin(token, client.id, self.engine.now.mono_us);
+        }
         self.connections.insert(Some(connection));
         self.shared.loads[self.index].fetch_add(1, Relaxed);
         self.turn(token);
@@ -91,6 +119,7 @@ impl Worker {
 
     /// Closes a connection that is out of its place.
     pub(super) fn forget(&mut self, token: usize, mut connection: Box<Connection>) {
+        connection.stream.farewell();
         self.connections.remove(token);
         self.shared.loads[self.index].fetch_sub(1, Relaxed);
         self.shared.server.disconnect(&mut self.engine, &mut connection.session);

@@ -32,6 +32,7 @@ impl Worker {
         self.next_tick_us = self.engine.now.mono_us + TICK_US;
         self.accept_again.append(&mut self.accept_later);
         self.expire();
+        self.end_late_handshakes();
         self.close_idle();
         self.balance();
     }
