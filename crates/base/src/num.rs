@@ -97,6 +97,15 @@ pub fn format_i64(value: i64, buffer: &mut [u8; I64_TEXT_BYTES_MAX]) -> &[u8] {
     &buffer[..text.len()]
 }
 
+/// As [`format_i64`], without a sign.
+#[inline]
+pub fn format_u64(value: u64, buffer: &mut [u8; I64_TEXT_BYTES_MAX]) -> &[u8] {
+    let mut digits = itoa::Buffer::new();
+    let text = digits.format(value).as_bytes();
+    buffer[..text.len()].copy_from_slice(text);
+    &buffer[..text.len()]
+}
+
 /// Writes `value` as Redis 7.0 prints scores and RESP3 doubles: C's `%.17g`, `inf`, `-inf`, `nan`.
 pub fn write_f64(out: &mut Vec<u8>, value: f64) {
     // Whole numbers up to 2^53 have at most 16 digits: `%.17g` prints them as integers. It keeps the sign of -0.

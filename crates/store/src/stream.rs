@@ -10,6 +10,7 @@ mod id;
 mod node;
 mod sorted;
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 pub use group::{Consumer, Consumers, Group, Name, Pending, PendingIter};
@@ -217,6 +218,40 @@ impl Stream {
         }
     }
 
+    /// True if an entry was removed at or after `id`, so that what follows cannot be counted by differences.
+    pub fn has_gap_from(&self, id: StreamId) -> bool {
+        !self.is_empty() && self.max_deleted_id() != StreamId::MIN && id <= self.max_deleted_id()
+    }
+
+    /// How many of all entries ever added have ids up to `id`, where that can be told without counting: at the ends of
+    /// a stream between which nothing was removed.
+    pub fn entries_up_to(&self, id: StreamId) -> Option<u64> {
+        let added = self.entries_added();
+        if added == 0 {
+            return Some(0);
+        }
+        let Some(first) = self.first_entry_id() else {
+            return (id <= self.last_id()).then_some(added);
+        };
+        if self.is_before_gap(id) || id > self.last_id() {
+            return None;
+        }
+        if id == self.last_id() {
+            return Some(added);
+        }
+        let has_no_gap = self.max_deleted_id() == StreamId::MIN || self.max_deleted_id() < first;
+        let before_first = added.wrapping_sub(self.len() as u64);
+        match id.cmp(&first) {
+            Ordering::Less if has_no_gap => Some(before_first),
+            Ordering::Equal if has_no_gap => Some(before_first.wrapping_add(1)),
+            _ => None,
+        }
+    }
+
+    fn is_before_gap(&self, id: StreamId) -> bool {
+        id != StreamId::MIN && id < self.max_deleted_id()
+    }
+
     /// Number of nodes that entries are kept in: keys of the radix tree, in Redis.
     pub fn node_count(&self) -> usize {
         if self.is_empty() { 0 } else { self.body.entries.leaf_count() }
@@ -255,6 +290,26 @@ impl Stream {
     pub fn remove_group(&mut self, name: &[u8]) -> Option<Group> {
         self.group(name)?;
         self.body_mut().groups.remove(name)
+    }
+
+    /// Delivers `count` entries from rank `first` on, all after the group's last id, to a consumer that must exist.
+    /// They become pending, delivered at this time, unless it is `None`.
+    pub fn deliver(
+        &mut self,
+        name: &[u8],
+        consumer: &[u8],
+        first: usize,
+        count: usize,
+        pending_at_ms: Option<i64>,
+    ) {
+        let body = self.body_mut();
+        // A clone without groups: of it is asked what the groups' counters need to know.
+        let stream = Stream { body: Arc::new(Body { groups: Sorted::default(), ..body.clone() }) };
+        body.groups.edit(name, |group| {
+            let mut entries = stream.range(first, false);
+            let ids = std::iter::from_fn(|| entries.next().map(|entry| entry.id)).take(count);
+            group.deliver(&stream, consumer, ids, pending_at_ms);
+        });
     }
 
     /// The consumer groups, in the order of their names.

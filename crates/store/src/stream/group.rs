@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::StreamId;
 use super::sorted::{Item, Sorted, SortedIter};
+use super::{Stream, StreamId};
 
 /// The name of a group or a consumer.
 pub type Name = Arc<[u8]>;
@@ -128,6 +128,40 @@ impl Group {
         let Some(known) = self.pending.remove(&id) else { return false };
         self.unlist(&known.consumer, id);
         true
+    }
+
+    /// Takes in that entries after [`Group::last_id`] are read, and makes them pending for a consumer.
+    pub(super) fn deliver(
+        &mut self,
+        stream: &Stream,
+        consumer: &[u8],
+        ids: impl Iterator<Item = StreamId>,
+        pending_at_ms: Option<i64>,
+    ) {
+        let Some(consumer) = self.consumer_name(consumer) else { panic!("pending-owner: it exists") };
+        let mut delivered = false;
+        for id in ids {
+            self.advance(stream, id);
+            if let Some(delivered_ms) = pending_at_ms {
+                self.assign(id, Pending { consumer: consumer.clone(), delivered_ms, deliveries: 1 });
+                delivered = true;
+            }
+        }
+        if let Some(now_ms) = pending_at_ms.filter(|_| delivered) {
+            self.touch_consumer(&consumer, now_ms, true);
+        }
+    }
+
+    /// The entry of this id is the last delivered.
+    fn advance(&mut self, stream: &Stream, id: StreamId) {
+        let is_within = stream.first_entry_id().is_none_or(|first| self.last_id >= first);
+        self.entries_read = match self.entries_read {
+            Some(read) if is_within && !stream.has_gap_from(self.last_id) => Some(read.wrapping_add(1)),
+            // Not known, or not to be trusted: what the stream can tell.
+            read if stream.entries_added() == 0 => read,
+            _ => stream.entries_up_to(id),
+        };
+        self.last_id = id;
     }
 
     fn unlist(&mut self, consumer: &[u8], id: StreamId) {
