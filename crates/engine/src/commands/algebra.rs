@@ -8,7 +8,7 @@
 //!   inputs, the value is computed anew, and at last under the locks.
 
 use base::limits::BIG_INPUT_ELEMENTS;
-use store::{Hash, Kind, List, Set, Typed, ZSet};
+use store::{Hash, Kind, List, Set, Stream, Typed, ZSet};
 
 use crate::ctx::{Ctx, Event};
 use crate::fault::CmdResult;
@@ -43,7 +43,7 @@ macro_rules! inputs {
         })*
     };
 }
-inputs!(List Set ZSet Hash);
+inputs!(List Set ZSet Hash Stream);
 
 impl Input for OwnedStr {
     fn read(ctx: &mut Ctx<'_>, key: &[u8]) -> CmdResult<Option<Self>> {

@@ -25,6 +25,7 @@ pub mod scan;
 pub mod server;
 pub mod sets;
 pub mod slowlog;
+pub mod streams;
 pub mod strings;
 pub mod transactions;
 pub mod zsets;

@@ -15,6 +15,7 @@ mod registry;
 mod replication;
 mod server;
 mod sets;
+mod streams;
 mod strings;
 pub mod syntax;
 mod transactions;

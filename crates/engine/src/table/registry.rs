@@ -104,6 +104,7 @@ const FAMILIES: &[&[Command]] = &[
     super::replication::ROWS,
     super::server::ROWS,
     super::sets::ROWS,
+    super::streams::ROWS,
     super::strings::ROWS,
     super::transactions::ROWS,
     super::zsets::ROWS,
