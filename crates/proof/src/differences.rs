@@ -46,6 +46,21 @@ static REPLIES: &[Difference] = &[
         oracle: "-ERR syntax error",
         halcyon: "-ERR NOVALUES option can only be used in HSCAN",
     },
+    Difference {
+        command: "XADD ",
+        oracle: "-ERR Elements are too large to be stored",
+        halcyon: "-ERR The ID specified in XADD is equal or smaller than the target stream top item",
+    },
+    Difference {
+        command: "XREAD ",
+        oracle: "-ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified.",
+        halcyon: "-ERR Unbalanced 'xread' list of streams: for each stream key an ID or '$' must be specified.",
+    },
+    Difference {
+        command: "XREADGROUP ",
+        oracle: "-ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified.",
+        halcyon: "-ERR Unbalanced 'xreadgroup' list of streams: for each stream key an ID or '>' must be specified.",
+    },
 ];
 
 /// Whether this pair of replies is a row of the table.

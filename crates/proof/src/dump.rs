@@ -80,6 +80,7 @@ fn compare_keys(duo: &mut Duo, keys: &[Vec<u8>]) -> io::Result<Option<Disagreeme
             b"list" => args_of(&[b"LRANGE", key, b"0", b"-1"]),
             b"hash" => args_of(&[b"HGETALL", key]),
             b"set" => args_of(&[b"SMEMBERS", key]),
+            b"stream" => args_of(&[b"XINFO", b"STREAM", key, b"FULL", b"COUNT", b"0"]),
             b"zset" => args_of(&[b"ZRANGE", key, b"0", b"-1", b"WITHSCORES"]),
             _ => args_of(&[b"GET", key]),
         });

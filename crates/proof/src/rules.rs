@@ -28,7 +28,17 @@ pub enum Rule {
     Pop,
     /// The name of an encoding that 7.2 introduced, as `differences` maps it.
     Encoding,
+    /// What is told of streams, without times and without how the inside is built.
+    StreamFacts,
+    /// As `StreamFacts`, without what groups have read, which 7.4 tells in fewer cases, and without their consumers,
+    /// which it makes in more.
+    StreamFactsBut,
 }
+
+/// What `StreamFacts` leaves out, with its name; some came with 7.2.
+const INNER_FACTS: &[&[u8]] = &[b"radix-tree-nodes", b"idle", b"inactive", b"seen-time", b"active-time"];
+/// What `StreamFactsBut` leaves out besides.
+const READ_FACTS: &[&[u8]] = &[b"entries-read", b"lag", b"consumers"];
 
 const NEAR_SECONDS: i64 = 2;
 const NEAR_MS: i64 = 2_000;
@@ -66,6 +76,12 @@ pub fn rule_of(args: &[Vec<u8>]) -> Rule {
             b"GETKEYS" | b"GETKEYSANDFLAGS" => Rule::Exact,
             _ => Rule::TypeOnly,
         },
+        b"XINFO" => match sub.as_slice() {
+            b"HELP" => Rule::TypeOnly,
+            b"STREAM" if args.len() > 3 => Rule::StreamFactsBut,
+            _ => Rule::StreamFacts,
+        },
+        b"XPENDING" => Rule::StreamFacts,
         b"CLUSTER" => match sub.as_slice() {
             b"KEYSLOT" | b"COUNTKEYSINSLOT" => Rule::Exact,
             b"GETKEYSINSLOT" => Rule::Unordered,
@@ -93,9 +109,46 @@ pub fn agree(args: &[Vec<u8>], rule: Rule, oracle: &Value, halcyon: &Value) -> b
         },
         Rule::Unordered => sorted(oracle, 1) == sorted(halcyon, 1),
         Rule::UnorderedPairs => sorted(oracle, 2) == sorted(halcyon, 2),
+        Rule::StreamFacts => stream_facts(oracle, &[]) == stream_facts(halcyon, &[]),
+        Rule::StreamFactsBut => stream_facts(oracle, READ_FACTS) == stream_facts(halcyon, READ_FACTS),
         _ => sorted(oracle, 0) == sorted(halcyon, 0),
     };
     plain || differences::is_known(args, oracle, halcyon)
+}
+
+/// A reply of XINFO or XPENDING without the facts that differ from server to server, and those in `besides`.
+fn stream_facts(value: &Value, besides: &[&[u8]]) -> Value {
+    let is_left_out = |label: &Value| {
+        let label = label.text().unwrap_or_default();
+        INNER_FACTS.iter().chain(besides).any(|name| **name == *label)
+    };
+    match value {
+        Value::Map(pairs) => {
+            let kept = pairs.iter().filter(|(label, _)| !is_left_out(label));
+            Value::Map(kept.map(|(label, fact)| (label.clone(), stream_facts(fact, besides))).collect())
+        }
+        Value::Array(items) => {
+            let mut kept = Vec::new();
+            let mut at = 0;
+            while at < items.len() {
+                if matches!(items[at], Value::Bulk(_)) && is_left_out(&items[at]) {
+                    at += 1;
+                } else if !is_delivery_time(items, at) {
+                    kept.push(stream_facts(&items[at], besides));
+                }
+                at += 1;
+            }
+            Value::Array(kept)
+        }
+        other => other.clone(),
+    }
+}
+
+/// Whether this is the time in a pending entry: id, consumer, time, deliveries; or id, time, deliveries.
+fn is_delivery_time(items: &[Value], at: usize) -> bool {
+    let is_int = |item: &Value| matches!(item, Value::Int(_));
+    let is_pending = matches!(items.len(), 3 | 4) && items[items.len() - 2..].iter().all(is_int);
+    is_pending && matches!(items[0], Value::Bulk(_)) && at + 2 == items.len()
 }
 
 /// The reply with everything unordered in a fixed order: RESP3 sets and maps at every depth, and the
@@ -172,5 +225,12 @@ mod tests {
         check("TIME", "*2 $1 1 $1 2 ", "*1 $1 1 ", false);
         check("INFO", "$1 a ", "$2 ab ", true);
         check("INFO", "$1 a ", "-ERR ", false);
+        check("XPENDING s g - + 9", "*1 *4 $1 a $1 b :5 :1 ", "*1 *4 $1 a $1 b :7 :1 ", true);
+        check("XPENDING s g - + 9", "*1 *4 $1 a $1 b :5 :1 ", "*1 *4 $1 a $1 b :5 :2 ", false);
+        check("XPENDING s g", "*2 :1 *1 $1 a ", "*2 :2 *1 $1 a ", false);
+        check("XINFO CONSUMERS s g", "*1 *4 $4 idle :5 $1 a :1 ", "*1 *4 $4 idle :6 $1 a :1 ", true);
+        check("XINFO CONSUMERS s g", "*1 %1 $4 name :5 ", "*1 %2 $4 name :5 $8 inactive :1 ", true);
+        check("XINFO GROUPS s", "*1 *2 $3 lag :5 ", "*1 *2 $3 lag :6 ", false);
+        check("XINFO STREAM s FULL", "*1 *2 $3 lag :5 ", "*1 *2 $3 lag :6 ", true);
     }
 }

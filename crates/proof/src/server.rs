@@ -37,6 +37,8 @@ pub static SMALL: Setup = Setup {
         ("zset-max-listpack-value", "16"),
         ("set-max-intset-entries", "4"),
         ("list-max-listpack-size", "4"),
+        ("stream-node-max-bytes", "200"),
+        ("stream-node-max-entries", "5"),
     ],
     directives_since_7_2: &[("set-max-listpack-entries", "4"), ("set-max-listpack-value", "16")],
 };

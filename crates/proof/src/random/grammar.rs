@@ -17,9 +17,15 @@ pub struct Generator {
     /// Members and fields of the command being made: each is named once, as 7.2 and later size a new value
     /// by the number of arguments, not by what remains of them.
     named: Vec<Vec<u8>>,
+    /// The parts of the last id of a stream's entry.
+    last_ms: u64,
+    last_seq: u64,
+    recent_ids: Vec<Vec<u8>>,
 }
 
 const KEYS: usize = 8;
+/// Ids of entries that commands name again.
+const RECENT_IDS: usize = 80;
 /// One command in so many is bent: an argument dropped, added or replaced.
 const BENT_ONE_IN: usize = 25;
 /// One command in so many is of another family, so that types collide.
@@ -82,7 +88,16 @@ static BINARY: &[&[u8]] =
 impl Generator {
     /// A generator of `family`'s commands.
     pub fn new(seed: u64, family: &'static Family, cluster: bool) -> Generator {
-        Generator { rng: fastrand::Rng::with_seed(seed), family, cluster, keys_counted: 1, named: Vec::new() }
+        Generator {
+            rng: fastrand::Rng::with_seed(seed),
+            family,
+            cluster,
+            keys_counted: 1,
+            named: Vec::new(),
+            last_ms: 1,
+            last_seq: 0,
+            recent_ids: vec![b"1-1".to_vec(); RECENT_IDS],
+        }
     }
 
     /// The next command.
@@ -260,8 +275,44 @@ impl Generator {
             "<pattern>" => {
                 self.pick(&["*", "*1*", "m?", "[a-m]*", "[^m]*", "k*", "\\*", "", "f[0-3]"]).into()
             }
-            "<type>" => self.pick(&["string", "list", "hash", "set", "zset", "STRING"]).into(),
+            "<type>" => self.pick(&["string", "list", "hash", "set", "zset", "stream", "STRING"]).into(),
+            // Mostly greater than the ids before it, whatever the key.
+            "<new-id>" => {
+                self.last_ms += self.rng.u64(..2);
+                match self.rng.usize(..20) {
+                    0 => self.stream_id(),
+                    1..6 => format!("{}-*", self.last_ms).into_bytes(),
+                    _ => {
+                        self.last_seq += 1;
+                        let id = format!("{}-{}", self.last_ms, self.last_seq).into_bytes();
+                        self.recent_ids[self.last_seq as usize % RECENT_IDS] = id.clone();
+                        id
+                    }
+                }
+            }
+            "<id>" => self.stream_id(),
+            "<from-id>" | "<to-id>" => match self.rng.usize(..6) {
+                0 | 1 => {
+                    if token == "<from-id>" {
+                        b"-".to_vec()
+                    } else {
+                        b"+".to_vec()
+                    }
+                }
+                2 => [b"(".to_vec(), self.stream_id()].concat(),
+                _ => self.stream_id(),
+            },
             literal => literal.as_bytes().to_vec(),
+        }
+    }
+
+    /// The id of an entry, likely one that is there or has been.
+    fn stream_id(&mut self) -> Vec<u8> {
+        match self.rng.usize(..24) {
+            0 => self.edge_number(),
+            1 => b"0".to_vec(),
+            2..6 => self.last_ms.saturating_sub(self.rng.u64(..40)).to_string().into_bytes(),
+            _ => self.recent_ids[self.rng.usize(..RECENT_IDS)].clone(),
         }
     }
 
