@@ -6,6 +6,7 @@
 # Without ports it starts the server itself, twice, on free ports: HALCYON_BIN, or target/release/halcyon, or
 # target/ci/halcyon. With --port or --cluster-port it uses what listens there on 127.0.0.1 and FLUSHES it; the mode
 # without a port is skipped. A name selects every client whose name starts with it (go, jedis-7, redis-py).
+# redis-py and ioredis also run over TLS, alone and in cluster mode, against the servers that it starts itself.
 # What it downloads and builds stays in tests/clients/.cache; logs of each run in tests/clients/.cache/logs.
 # The last line is "N passed, N failed"; exit code 0 only when nothing failed.
 set -euo pipefail
@@ -28,7 +29,7 @@ usage() {
     echo "Names: ${all[*]}"
 }
 
-port= cluster_port= selected=()
+port= cluster_port= tls_port= tls_cluster_port= selected=()
 while (($#)); do
     case $1 in
     --port) port=${2:?--port needs a number} && shift 2 ;;
@@ -213,10 +214,16 @@ run_bounded() { # as run, ended after seconds_max
     )
 }
 
+takes_part() { # NAME MODE: does the client run in this mode?
+    [[ $2 != tls-* || $1 == redis-py-* || $1 == ioredis-* ]]
+}
+
 run_mode() { # MODE PORT: all selected clients, one after the other (they share the server's keys)
-    local mode=$1 name log last began arguments=(--port "$2")
-    [[ $mode == cluster ]] && arguments+=(--cluster)
+    local mode=$1 name log last began kind=${1#tls-} arguments=(--port "$2")
+    [[ $kind == cluster ]] && arguments+=(--cluster)
+    if [[ $mode == tls-* ]]; then export CLIENT_TLS_CA=$temporary/ca.crt; fi
     for name in "${selected[@]}"; do
+        takes_part "$name" "$mode" || continue
         log=$logs/$name-$mode.log began=$SECONDS
         if [[ -e $logs/unprepared-$name ]]; then
             echo "client $name $mode: could not be prepared" >"$log"
@@ -225,7 +232,7 @@ run_mode() { # MODE PORT: all selected clients, one after the other (they share 
         fi
         if run_bounded "$name" "${arguments[@]}" >"$log" 2>&1; then verdict=passed; else verdict=failed; fi
         last=$(tail -n 1 "$log")
-        [[ $last =~ ^client\ .*\ $mode:\ [1-9][0-9]*\ checks\ passed$ ]] || verdict=failed
+        [[ $last =~ ^client\ .*\ $kind:\ [1-9][0-9]*\ checks\ passed$ ]] || verdict=failed
         echo "$verdict $((SECONDS - began)) $name ${last#client }" >>"$logs/verdicts-$mode"
         echo "$verdict: $last"
         if [[ $verdict == failed ]]; then { grep -A 6 -E '^  FAIL' "$log" || tail -n 15 "$log"; } | cut -c1-300 | head -n 25; fi
@@ -254,14 +261,16 @@ answers() { # PORT: does a server say PONG there?
 }
 
 start_server() { # MODE [options...]: sets started_port
-    local mode=$1 attempt pid directory
+    local mode=$1 attempt pid directory tls
     shift
     for attempt in 1 2 3 4 5; do
         started_port=$((20000 + RANDOM % 10000))
         if (exec 9<>"/dev/tcp/127.0.0.1/$started_port") 2>/dev/null; then continue; fi
         directory=$temporary/$mode-$attempt
         mkdir -p "$directory"
-        (cd "$directory" && exec "$binary" --port "$started_port" --bind 127.0.0.1 "$@") >"$logs/server-$mode.log" 2>&1 &
+        tls=()
+        [[ $mode != tls-* ]] || tls=(--tls-port $((started_port + 10000)))
+        (cd "$directory" && exec "$binary" --port "$started_port" --bind 127.0.0.1 "${tls[@]}" "$@") >"$logs/server-$mode.log" 2>&1 &
         pid=$!
         servers+=("$pid")
         for _ in $(seq 100); do
@@ -272,6 +281,20 @@ start_server() { # MODE [options...]: sets started_port
     done
     tail -n 20 "$logs/server-$mode.log" >&2
     die "$binary does not start ($mode)"
+}
+
+make_certificates() { # sets certificate: the options of a server that has one for 127.0.0.1, whose authority is ca.crt
+    local subject=(-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes)
+    if ! (
+        cd "$temporary" && echo subjectAltName=IP:127.0.0.1 >extensions &&
+            openssl req -x509 "${subject[@]}" -days 30 -subj "/CN=Halcyon test" -keyout ca.key -out ca.crt &&
+            openssl req "${subject[@]}" -subj /CN=127.0.0.1 -keyout server.key -out server.csr &&
+            openssl x509 -req -in server.csr -CA ca.crt -CAkey ca.key -set_serial 1 -days 30 -extfile extensions -out server.crt
+    ) >"$logs/certificates.log" 2>&1; then
+        cat "$logs/certificates.log" >&2
+        die "openssl could not make certificates"
+    fi
+    certificate=(--tls-cert-file "$temporary/server.crt" --tls-key-file "$temporary/server.key" --tls-auth-clients no)
 }
 
 mkdir -p "$cache/stamps" "$cache/bin" "$logs"
@@ -291,8 +314,12 @@ for name in "${selected[@]}"; do prepare "$name" || : >"$logs/unprepared-$name";
 
 if [[ ! $port && ! $cluster_port ]]; then
     temporary=$(mktemp -d)
+    make_certificates
     start_server alone && port=$started_port
     start_server cluster --cluster-enabled yes && cluster_port=$started_port
+    # 20,000 to 29,999 are the plain ports.
+    start_server tls-alone "${certificate[@]}" && tls_port=$((started_port + 10000))
+    start_server tls-cluster "${certificate[@]}" --cluster-enabled yes && tls_cluster_port=$((started_port + 10000))
     echo "server: $binary on port $port, in cluster mode on port $cluster_port"
 fi
 for one in $port $cluster_port; do answers "$one" || die "nothing answers PING on 127.0.0.1:$one"; done
@@ -300,16 +327,18 @@ for one in $port $cluster_port; do answers "$one" || die "nothing answers PING o
 lanes=()
 if [[ $port ]]; then run_mode alone "$port" & lanes+=($!); fi
 if [[ $cluster_port ]]; then run_mode cluster "$cluster_port" & lanes+=($!); fi
+if [[ $tls_port ]]; then (run_mode tls-alone "$tls_port" && run_mode tls-cluster "$tls_cluster_port") & lanes+=($!); fi
 for lane in "${lanes[@]}"; do wait "$lane" || true; done
 
 echo
-printf '%-14s %-8s %-8s %5s  %s\n' client mode result secs "last line"
+printf '%-14s %-11s %-8s %5s  %s\n' client mode result secs "last line"
 passed=0 failed=0
 for name in "${selected[@]}"; do
-    for mode in ${port:+alone} ${cluster_port:+cluster}; do
+    for mode in ${port:+alone} ${cluster_port:+cluster} ${tls_port:+tls-alone tls-cluster}; do
+        takes_part "$name" "$mode" || continue
         line=$(grep -E "^[a-z]+ [0-9]+ $name " "$logs/verdicts-$mode" 2>/dev/null || echo "failed 0 $name no verdict")
         read -r verdict secs _ rest <<<"$line"
-        printf '%-14s %-8s %-8s %5s  %s\n' "$name" "$mode" "$verdict" "$secs" "$rest"
+        printf '%-14s %-11s %-8s %5s  %s\n' "$name" "$mode" "$verdict" "$secs" "$rest"
         if [[ $verdict == passed ]]; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
     done
 done

@@ -1,9 +1,10 @@
-"""redis-py doing a day's work against the server at 127.0.0.1:--port.
+"""redis-py doing a day's work against the server at 127.0.0.1:--port, over TLS if CLIENT_TLS_CA names its authority.
 
 Runs unchanged on redis-py 4.6 (RESP2) and 8.1 (RESP3, HELLO at connect). Flushes the database it is given.
 """
 
 import argparse
+import os
 import sys
 import traceback
 import warnings
@@ -13,6 +14,8 @@ import redis
 from redis.cluster import RedisCluster
 
 HOST = "127.0.0.1"
+AUTHORITY = os.environ.get("CLIENT_TLS_CA")
+SECURITY = {"ssl": True, "ssl_ca_certs": AUTHORITY} if AUTHORITY else {}
 THREADS = 16
 
 
@@ -310,7 +313,7 @@ def pool(check, r, port, cluster):
         first = redis.Redis(connection_pool=r.connection_pool)
         second = redis.Redis(connection_pool=r.connection_pool)
         check.equal("CLIENT ID of one pooled connection", first.client_id(), second.client_id())
-        other = redis.Redis(host=HOST, port=port, decode_responses=True, db=3)
+        other = redis.Redis(host=HOST, port=port, decode_responses=True, db=3, **SECURITY)
         check.equal("database by option", (other.set("d", "é"), other.get("d"), r.get("d")), (True, "é", None))
         check.equal("DEL in database 3", other.delete("d"), 1)
         other.close()
@@ -334,15 +337,16 @@ def concurrency(check, r, port, cluster):
 
 def server(check, r, port, cluster):
     info = r.info(**to_a_node(r, cluster))
-    check.equal("INFO tcp_port", info["tcp_port"], port)
+    name = "tls-port" if SECURITY else "port"
+    check.true("INFO tcp_port", SECURITY or info["tcp_port"] == port)
     check.equal("INFO redis_mode", info["redis_mode"], "cluster" if cluster else "standalone")
-    node = redis.Redis(host=HOST, port=port, client_name="halcyon-test")
+    node = redis.Redis(host=HOST, port=port, client_name="halcyon-test", **SECURITY)
     check.equal("CLIENT GETNAME of the option", node.client_getname(), "halcyon-test")
     check.equal("CLIENT SETNAME", node.client_setname("renamed"), True)
     check.equal("CLIENT GETNAME", node.client_getname(), "renamed")
     listed = [c for c in node.client_list() if c["name"] == "renamed"]
     check.equal("CLIENT LIST", [c["id"] for c in listed], [str(node.client_id())])
-    check.equal("CONFIG GET", node.config_get("port"), {"port": str(port)})
+    check.equal("CONFIG GET", node.config_get(name), {name: str(port)})
     check.true("CONFIG GET *", len(node.config_get("*")) > 50)
     check.equal("COMMAND COUNT", node.command_count(), len(node.command()))
     check.equal("COMMAND get", node.command()["get"]["arity"], 2)
@@ -367,7 +371,7 @@ def topology(check, r, port, cluster):
     check.equal("MSET over slots", set(r.mset_nonatomic({f"x{i}": i for i in range(50)})), {True})
     check.equal("MGET over slots", r.mget_nonatomic([f"x{i}" for i in range(50)]), [str(i).encode() for i in range(50)])
     check.equal("DEL over slots", r.delete(*(f"x{i}" for i in range(50))), 50)
-    node = redis.Redis(host=HOST, port=port)
+    node = redis.Redis(host=HOST, port=port, **SECURITY)
     text = "Keys in request don't hash to the same slot"
     check.raises("MGET over slots on one node", redis.ResponseError, text, lambda: node.mget("a", "b"))
     node.close()
@@ -384,7 +388,8 @@ def main():
     mode = "cluster" if options.cluster else "alone"
     name = f"client redis-py {redis.__version__} {mode}"
     check = Checks()
-    r = RedisCluster(host=HOST, port=options.port) if options.cluster else redis.Redis(host=HOST, port=options.port)
+    kind = RedisCluster if options.cluster else redis.Redis
+    r = kind(host=HOST, port=options.port, **SECURITY)
     groups = [connect, strings, keys, lists, hashes, sets, sorted_sets, pipelines, errors, pool, concurrency]
     for group in groups + ([topology] if options.cluster else []) + [server]:
         before = check.passed, len(check.failures)
