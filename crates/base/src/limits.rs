@@ -80,10 +80,13 @@ pub const BIG_INPUT_ELEMENTS: usize = 10_000;
 /// Bytes of a string that are as much work as one element of a collection, where a command visits them all.
 pub const BYTES_PER_ELEMENT_OF_WORK: usize = 32;
 
+/// Latest end of a hash's field, in unix milliseconds: what Redis lets a client ask for.
+pub const FIELD_END_MS_MAX: i64 = (1 << 46) - 1;
+
 /// A value of more bytes than this is turned into a payload, or made from one, by the long lane.
 pub const BIG_PAYLOAD_BYTES: usize = 64 * KIB;
 
-/// Keys that one slice of active expiry removes under one lock.
+/// Keys, or fields of hashes, that one slice of active expiry removes under one lock.
 pub const EXPIRE_SLICE_KEYS: usize = 32;
 
 const _: () =

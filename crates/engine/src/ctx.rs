@@ -214,8 +214,11 @@ impl<'a> Ctx<'a> {
         let locked = self.locked();
         let Some(value) = locked.get_mut(db, position, key, at) else { return Ok(None) };
         let value = value.and_then(T::of_mut).ok_or(Fault::WRONG_TYPE)?;
+        let end_before = value.soonest_end_ms();
         let result = change(value);
-        if !value.is_kept() {
+        let (end, emptied) = (value.soonest_end_ms(), !value.is_kept());
+        locked.index_field_ends(db, position, end_before, end);
+        if emptied {
             locked.remove(db, position, key, now_ms);
         }
         Ok(Some(result))
@@ -232,8 +235,11 @@ impl<'a> Ctx<'a> {
         let locked = self.locked();
         if let Some(value) = locked.get_mut(db, position, key, at) {
             let value = value.and_then(T::of_mut).ok_or(Fault::WRONG_TYPE)?;
+            let end_before = value.soonest_end_ms();
             let result = change(value);
-            if !value.is_kept() {
+            let (end, emptied) = (value.soonest_end_ms(), !value.is_kept());
+            locked.index_field_ends(db, position, end_before, end);
+            if emptied {
                 locked.remove(db, position, key, now_ms);
             }
             return Ok(result);

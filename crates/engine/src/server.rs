@@ -270,7 +270,7 @@ impl Server {
 
     /// A slice of active expiry: see [`Keyspace::expire_slice`].
     pub fn expire_slice(&self, stripe: usize, now_ms: i64, keys_max: usize) -> (usize, bool) {
-        self.keyspace.expire_slice(stripe, now_ms, keys_max, &mut |db, key| {
+        self.keyspace.expire_slice(stripe, now_ms, keys_max, &mut |db, key, _| {
             if self.watches.any() {
                 self.watches.touch(db, key);
             }

@@ -1,5 +1,5 @@
 //! How a value is represented, in the words clients know from `OBJECT ENCODING`, and the sizes at which a
-//! collection leaves its small form. Specified by Redis 7.2.
+//! collection leaves its small form. Specified by Redis 7.4.
 
 /// The representation that `OBJECT ENCODING` reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -12,6 +12,8 @@ pub enum Encoding {
     Raw,
     /// A small collection in one packed buffer.
     Listpack,
+    /// A small hash whose fields may have ends.
+    ListpackEx,
     /// A large list.
     Quicklist,
     /// A small set of integers.
@@ -32,6 +34,7 @@ impl Encoding {
             Encoding::Embstr => "embstr",
             Encoding::Raw => "raw",
             Encoding::Listpack => "listpack",
+            Encoding::ListpackEx => "listpackex",
             Encoding::Quicklist => "quicklist",
             Encoding::Intset => "intset",
             Encoding::Hashtable => "hashtable",

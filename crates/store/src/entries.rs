@@ -5,8 +5,7 @@
 //! particular order, with one byte of each hash as a tag: a lookup compares tags, eight at a time, before members.
 //! Hashes are not stored; a split computes them anew.
 //!
-//! `S` is 1 for a set (member) and 2 for a hash (field, value). Expire times of single fields will be a third string
-//! of each entry, or a tree of their own keyed by time; nothing here depends on `S` being less than 3.
+//! `S` is 1 for a set (member) and 2 for a hash (field, value).
 
 use std::ops::Range;
 
@@ -470,6 +469,8 @@ enum Standing<const S: usize> {
 pub(crate) struct EntriesIter<const S: usize> {
     cursor: Standing<S>,
     walk: Walk,
+    /// Of the entry that was gone to last.
+    rank: usize,
     remaining: usize,
 }
 
@@ -480,20 +481,32 @@ impl<const S: usize> EntriesIter<S> {
             Entries::Large(tree) => Standing::Large(Cursor::new(tree)),
         };
         let len = entries.len();
-        EntriesIter { cursor, walk: Walk::new(0, false, len), remaining: len }
+        EntriesIter { cursor, walk: Walk::new(0, false, len), rank: 0, remaining: len }
     }
 
     /// The next entry: the items of its leaf, and the index of its first item.
     pub(crate) fn next(&mut self) -> Option<(&Packed, usize)> {
-        let rank = self.walk.step()?;
+        if self.advance() { self.current() } else { None }
+    }
+
+    /// Goes to the next entry; false if there is none.
+    pub(crate) fn advance(&mut self) -> bool {
+        let Some(rank) = self.walk.step() else { return false };
         let found = match &mut self.cursor {
-            Standing::Small(cursor) => cursor.at(rank).map(|(leaf, i)| (&leaf.items, i * S)),
-            Standing::Large(cursor) => cursor.at(rank).map(|(leaf, i)| (&leaf.items, i * S)),
+            Standing::Small(cursor) => cursor.at(rank).is_some(),
+            Standing::Large(cursor) => cursor.at(rank).is_some(),
         };
-        if found.is_some() {
-            self.remaining -= 1;
-        }
+        self.rank = rank;
+        self.remaining -= usize::from(found);
         found
+    }
+
+    /// The entry that was gone to last.
+    pub(crate) fn current(&self) -> Option<(&Packed, usize)> {
+        match &self.cursor {
+            Standing::Small(cursor) => cursor.here(self.rank).map(|(leaf, i)| (&leaf.items, i * S)),
+            Standing::Large(cursor) => cursor.here(self.rank).map(|(leaf, i)| (&leaf.items, i * S)),
+        }
     }
 
     /// Entries not yet returned.

@@ -231,6 +231,13 @@ impl Entry {
         Some(unsafe { std::slice::from_raw_parts(self.0.as_ptr().add(place.bytes - len), len) })
     }
 
+    /// The soonest end of an element of the value, in unix milliseconds.
+    #[inline]
+    pub(crate) fn soonest_end_ms(self) -> Option<i64> {
+        // SAFETY: a shared reference, which does not leave this function.
+        unsafe { self.object() }.and_then(Value::soonest_end_ms)
+    }
+
     /// Where the object lies, or `None` for an inline string.
     #[inline]
     fn object_place(self) -> Option<*mut Value> {

@@ -86,13 +86,16 @@ impl Position {
 pub(crate) struct StripeState {
     /// By database: (unix ms, position) of every key with a time to live, soonest first.
     pub(crate) expiries: Vec<BTreeSet<(i64, u64)>>,
+    /// By database: (unix ms, position) of the soonest end of a field of every hash that has one, soonest first
+    /// (*field-index*).
+    pub(crate) field_ends: Vec<BTreeSet<(i64, u64)>>,
 }
 
 /// One lock, alone on its cache line.
 #[repr(align(64))]
 struct Stripe {
     state: Mutex<StripeState>,
-    /// The soonest expiry in the stripe, readable without the lock; `i64::MAX` for none.
+    /// The soonest expiry of a key or field in the stripe, readable without the lock; `i64::MAX` for none.
     next_due_ms: AtomicI64,
 }
 
@@ -103,6 +106,8 @@ struct Counts {
     expires: AtomicI64,
     /// Sum over keys with a time to live of (expiry - the keyspace's birth), for the average.
     expire_sum_ms: AtomicI64,
+    /// Hashes of which a field has an end.
+    timed_hashes: AtomicI64,
 }
 
 /// One database.
@@ -135,6 +140,10 @@ impl Database {
         let counts = &self.counts[position.stripe() % COUNT_SHARDS];
         counts.expires.fetch_add(by, Relaxed);
         counts.expire_sum_ms.fetch_add(sum_ms, Relaxed);
+    }
+
+    pub(crate) fn count_timed_hash(&self, position: Position, by: i64) {
+        self.counts[position.stripe() % COUNT_SHARDS].timed_hashes.fetch_add(by, Relaxed);
     }
 
     fn total(&self, field: impl Fn(&Counts) -> &AtomicI64) -> i64 {
@@ -171,6 +180,7 @@ impl Database {
             counts.keys.store(0, Relaxed);
             counts.expires.store(0, Relaxed);
             counts.expire_sum_ms.store(0, Relaxed);
+            counts.timed_hashes.store(0, Relaxed);
         }
         roots
     }
@@ -185,6 +195,8 @@ pub struct DbSize {
     pub expires: usize,
     /// Mean time to live of those, in milliseconds.
     pub avg_ttl_ms: i64,
+    /// Hashes of which a field has an end.
+    pub timed_hashes: usize,
 }
 
 /// All databases.
@@ -198,6 +210,7 @@ pub struct Keyspace {
     garbage: Bin,
     reaper: Mutex<Option<Reaper>>,
     pub(crate) expired_keys: AtomicU64,
+    pub(crate) expired_fields: AtomicU64,
     expired_time_cap_reached: AtomicU64,
     /// Somebody wants to be told which keys expired.
     pub(crate) reports_expired: AtomicBool,
@@ -220,6 +233,7 @@ impl Keyspace {
             garbage,
             reaper: Mutex::new(Some(reaper)),
             expired_keys: AtomicU64::new(0),
+            expired_fields: AtomicU64::new(0),
             expired_time_cap_reached: AtomicU64::new(0),
             reports_expired: AtomicBool::new(false),
             long_holders: AtomicUsize::new(0),
@@ -349,7 +363,8 @@ impl Keyspace {
     }
 
     pub(crate) fn set_next_due(&self, stripe: usize, state: &StripeState) {
-        let soonest = state.expiries.iter().filter_map(BTreeSet::first).map(|(at, _)| *at).min();
+        let both = state.expiries.iter().chain(&state.field_ends);
+        let soonest = both.filter_map(BTreeSet::first).map(|(at, _)| *at).min();
         self.stripes[stripe].next_due_ms.store(soonest.unwrap_or(i64::MAX), Relaxed);
     }
 
@@ -397,12 +412,23 @@ impl Keyspace {
             0 => 0,
             _ => (sum_ms / expires).saturating_add(self.birth_ms).saturating_sub(now_ms).max(0),
         };
-        DbSize { keys: database.keys(), expires: expires as usize, avg_ttl_ms }
+        let timed_hashes = database.total(|counts| &counts.timed_hashes).max(0) as usize;
+        DbSize { keys: database.keys(), expires: expires as usize, avg_ttl_ms, timed_hashes }
     }
 
     /// Keys that ended by their time to live since start or [`Keyspace::reset_stats`].
     pub fn expired_keys(&self) -> u64 {
         self.expired_keys.load(Relaxed)
+    }
+
+    /// Fields of hashes that ended by their time to live since start or [`Keyspace::reset_stats`].
+    pub fn expired_fields(&self) -> u64 {
+        self.expired_fields.load(Relaxed)
+    }
+
+    /// Counts fields that ended by their time to live and were removed by who met them.
+    pub fn note_expired_fields(&self, fields: usize) {
+        self.expired_fields.fetch_add(fields as u64, Relaxed);
     }
 
     /// Times that active expiry stopped at its time limit with work left.
@@ -418,6 +444,7 @@ impl Keyspace {
     /// Forgets the counters of expiry (`CONFIG RESETSTAT`).
     pub fn reset_stats(&self) {
         self.expired_keys.store(0, Relaxed);
+        self.expired_fields.store(0, Relaxed);
         self.expired_time_cap_reached.store(0, Relaxed);
     }
 

@@ -42,6 +42,20 @@ pub struct Expired {
     pub key: Box<[u8]>,
 }
 
+/// What of a key has ended by its time to live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lapse<'a> {
+    /// The key.
+    Key,
+    /// Fields of a hash.
+    Fields {
+        /// Which ones.
+        fields: &'a [Box<[u8]>],
+        /// They were the last ones: the key is gone too.
+        emptied: bool,
+    },
+}
+
 /// What happens to a key's time to live when its value is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
@@ -144,7 +158,7 @@ impl<'a> View<'a> {
 }
 
 #[inline]
-fn position_of(space: &Keyspace, entry: Entry) -> u64 {
+pub(crate) fn position_of(space: &Keyspace, entry: Entry) -> u64 {
     // SAFETY: called by the table under the stripe's lock; the key is only hashed.
     space.position(unsafe { entry.key() }).0
 }
@@ -252,7 +266,8 @@ impl<'k> Locked<'k> {
         Some(View::new(entry))
     }
 
-    /// The object of a live key, for writing. `Some(None)` is an inline string.
+    /// The object of a live key, for writing. `Some(None)` is an inline string. Who may have changed the soonest end of
+    /// a field tells [`Locked::index_field_ends`].
     pub fn get_mut(
         &mut self,
         db: usize,
@@ -337,7 +352,9 @@ impl<'k> Locked<'k> {
         let expire_at_ms = wanted_expiry(expiry, had);
         let clock = at.touch.or(old.map(Entry::clock)).unwrap_or(0);
         debug_assert_eq!(position, self.space.position(key), "key-position: of another keyspace or key");
+        let had_end = old.and_then(Entry::soonest_end_ms);
         let new = Entry::new(key, payload, expire_at_ms, clock);
+        let end = new.soonest_end_ms();
         match old {
             Some(old) => {
                 table::replace(database.root(position), position.0, old, new);
@@ -354,6 +371,7 @@ impl<'k> Locked<'k> {
         if had != expire_at_ms {
             self.index_expiry(db, position, had, expire_at_ms);
         }
+        self.index_field_ends(db, position, had_end, end);
     }
 
     /// Deletes a key; a big value is freed by the reaper.
@@ -394,6 +412,7 @@ impl<'k> Locked<'k> {
         if let Some(at) = entry.expire_at_ms() {
             self.index_expiry(db, position, Some(at), None);
         }
+        self.index_field_ends(db, position, entry.soonest_end_ms(), None);
         detach_entry(self.space, database, position, entry)
     }
 
@@ -445,6 +464,32 @@ impl<'k> Locked<'k> {
         space.set_next_due(position.stripe(), state);
     }
 
+    /// Takes in that the soonest end of a field of the hash at `position` has changed. Invariant *field-index*: a hash
+    /// stands in its stripe's index with its soonest end, if it has one, and with nothing else.
+    #[inline]
+    pub fn index_field_ends(&mut self, db: usize, position: Position, old: Option<i64>, new: Option<i64>) {
+        if old != new {
+            self.reindex_field_ends(db, position, old, new);
+        }
+    }
+
+    fn reindex_field_ends(&mut self, db: usize, position: Position, old: Option<i64>, new: Option<i64>) {
+        let space = self.space;
+        let (index, database) = space.database(db);
+        let state = self.state(position);
+        if state.field_ends.len() <= index {
+            state.field_ends.resize_with(index + 1, BTreeSet::new);
+        }
+        if let Some(at) = old {
+            state.field_ends[index].remove(&(at, position.0));
+        }
+        if let Some(at) = new {
+            state.field_ends[index].insert((at, position.0));
+        }
+        database.count_timed_hash(position, i64::from(new.is_some()) - i64::from(old.is_some()));
+        space.set_next_due(position.stripe(), state);
+    }
+
     /// Empties one database, or all, in O(slots) pointer moves; the keys are freed by the reaper. Every stripe
     /// must be held. Returns the number of keys that were there.
     pub fn flush(&mut self, db: Option<usize>) -> usize {
@@ -476,8 +521,11 @@ impl<'k> Locked<'k> {
         let Guards::All(guards) = &mut self.guards else { panic!("locked-set: a flush holds every stripe") };
         let mut taken = Vec::new();
         for (stripe, state) in guards.iter_mut().enumerate() {
-            if let Some(expiries) = state.expiries.get_mut(index) {
-                taken.push(std::mem::take(expiries));
+            let StripeState { expiries, field_ends } = &mut **state;
+            let both = [expiries.get_mut(index), field_ends.get_mut(index)];
+            let taken_before = taken.len();
+            taken.extend(both.into_iter().flatten().map(std::mem::take));
+            if taken.len() > taken_before {
                 space.set_next_due(stripe, state);
             }
         }
@@ -494,7 +542,12 @@ fn wanted_expiry(expiry: Expiry, had: Option<i64>) -> Option<i64> {
     }
 }
 
-fn detach_entry(space: &Keyspace, database: &Database, position: Position, entry: Entry) -> Option<Value> {
+pub(crate) fn detach_entry(
+    space: &Keyspace,
+    database: &Database,
+    position: Position,
+    entry: Entry,
+) -> Option<Value> {
     table::remove(database.root(position), position.0, entry, &|entry| position_of(space, entry));
     database.count_key(position, -1);
     // SAFETY: removed, so no table word points to it; no caller uses `entry` again.
@@ -502,15 +555,15 @@ fn detach_entry(space: &Keyspace, database: &Database, position: Position, entry
 }
 
 impl Keyspace {
-    /// Removes up to `keys_max` keys of one stripe whose time has come. Returns how many, and whether
-    /// the stripe has more. Does not lock a stripe in which nothing is due. `expired` gets the removed keys
+    /// Removes up to `keys_max` keys, or fields of hashes, of one stripe whose time has come. Returns how many, and
+    /// whether the stripe has more. Does not lock a stripe in which nothing is due. `expired` gets the keys concerned
     /// while their stripe is held, if [`Keyspace::report_expired`] asks for them.
     pub fn expire_slice(
         &self,
         stripe: usize,
         now_ms: i64,
         keys_max: usize,
-        expired: &mut dyn FnMut(usize, &[u8]),
+        expired: &mut dyn FnMut(usize, &[u8], Lapse<'_>),
     ) -> (usize, bool) {
         assert!(stripe < STRIPES, "stripe-bounds");
         if self.next_due_ms(stripe) >= now_ms {
@@ -523,7 +576,8 @@ impl Keyspace {
         for db in 0..self.databases() {
             // A database that nobody has used has no index and must not be built by this.
             let Some((index, database)) = self.built(db) else { continue };
-            let Some(expiries) = state.expiries.get_mut(index) else { continue };
+            let StripeState { expiries, field_ends } = &mut *state;
+            let Some(expiries) = expiries.get_mut(index) else { continue };
             while removed < keys_max
                 && let Some((at, position)) = expiries.first().copied()
                 && at < now_ms
@@ -537,16 +591,21 @@ impl Keyspace {
                 if let Some(entry) = table::find(database.root(position), position.0, due) {
                     if reports {
                         // SAFETY: the stripe is held, and the entry is not yet removed.
-                        expired(db, unsafe { entry.key() });
+                        expired(db, unsafe { entry.key() }, Lapse::Key);
+                    }
+                    if let Some(end) = entry.soonest_end_ms() {
+                        field_ends[index].remove(&(end, position.0));
+                        database.count_timed_hash(position, -1);
                     }
                     self.discard(detach_entry(self, database, position, entry));
                     removed += 1;
                 }
             }
         }
+        self.expired_keys.fetch_add(removed as u64, Relaxed);
+        removed += self.expire_fields(&mut state, now_ms, keys_max - removed, expired);
         self.set_next_due(stripe, &state);
         drop(state);
-        self.expired_keys.fetch_add(removed as u64, Relaxed);
         (removed, self.next_due_ms(stripe) < now_ms)
     }
 }
@@ -617,7 +676,7 @@ mod tests {
         }
         drop(locked);
         assert_eq!(space.size(0, 100).expires, 1);
-        assert_eq!(space.expire_slice(position.stripe(), 701, 10, &mut |_, _| {}), (1, false));
+        assert_eq!(space.expire_slice(position.stripe(), 701, 10, &mut |_, _, _| {}), (1, false));
         assert_eq!((space.len(0), space.size(0, 701).expires), (0, 0));
     }
 

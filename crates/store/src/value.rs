@@ -95,6 +95,15 @@ impl Value {
         self.len() == 0
     }
 
+    /// The soonest end of an element, in unix milliseconds.
+    #[inline]
+    pub fn soonest_end_ms(&self) -> Option<i64> {
+        match self {
+            Value::Hash(hash) => hash.soonest_end_ms(),
+            _ => None,
+        }
+    }
+
     /// Heap bytes of the value, estimated in O(1).
     pub fn memory_bytes(&self) -> usize {
         match self {
@@ -136,6 +145,11 @@ pub trait Typed: Clone + Default {
     fn is_kept(&self) -> bool {
         self.elements() > 0
     }
+    /// The soonest end of an element, in unix milliseconds: only a hash's elements have any.
+    #[inline]
+    fn soonest_end_ms(&self) -> Option<i64> {
+        None
+    }
 }
 
 macro_rules! typed {
@@ -164,7 +178,12 @@ macro_rules! typed {
 typed!(List);
 typed!(Set);
 typed!(ZSet);
-typed!(Hash);
+typed!(Hash
+    #[inline]
+    fn soonest_end_ms(&self) -> Option<i64> {
+        Hash::soonest_end_ms(self)
+    }
+);
 typed!(Stream
     fn is_kept(&self) -> bool {
         true

@@ -217,7 +217,7 @@ impl Pair {
         let (mut removed, keys_max) = (0, rng.usize(1..20));
         for stripe in 0..STRIPES {
             loop {
-                let (count, more) = self.space.expire_slice(stripe, self.now_ms, keys_max, &mut |_, _| {});
+                let (count, more) = self.space.expire_slice(stripe, self.now_ms, keys_max, &mut |_, _, _| {});
                 assert!(count <= keys_max && (count == keys_max || !more));
                 removed += count;
                 if !more {
@@ -425,7 +425,10 @@ fn a_database_that_nobody_used_costs_nothing() {
         let due = Expiry::At(BIRTH_MS + 1);
         pair.space.lock(position).put_string(0, position, b"k", b"v", Form::Plain, due, at);
         let before_bytes = used_bytes();
-        assert_eq!(pair.space.expire_slice(position.stripe(), BIRTH_MS + 10, 10, &mut |_, _| {}), (1, false));
+        assert_eq!(
+            pair.space.expire_slice(position.stripe(), BIRTH_MS + 10, 10, &mut |_, _, _| {}),
+            (1, false)
+        );
         assert_eq!((pair.space.lock_all().flush(None), pair.space.len(1)), (0, 0));
         assert!(used_bytes() <= before_bytes, "expiry built the other databases");
     });

@@ -47,7 +47,7 @@ fn balance(locked: &mut Locked<'_>, position: Position, key: &[u8]) -> i64 {
     let view = locked.get(MONEY, position, key, AT).expect("an account is never deleted");
     match view.value() {
         ValueRef::Inline(bytes) => parsed(bytes),
-        ValueRef::Object(Value::Hash(hash)) => parsed(hash.get(b"balance").expect("the field stays")),
+        ValueRef::Object(Value::Hash(hash)) => parsed(hash.get(b"balance", 0).expect("the field stays")),
         ValueRef::Object(_) => panic!("no other objects are stored"),
     }
 }
@@ -137,7 +137,7 @@ impl Actor<'_> {
         if self.clones.len() > 50 {
             let (value, says) = self.clones.swap_remove(self.rng.usize(..50));
             let hash = Hash::of(&value).expect("objects are hashes");
-            assert_eq!(hash.get(b"balance").map(parsed), Some(says));
+            assert_eq!(hash.get(b"balance", 0).map(parsed), Some(says));
         }
     }
 
@@ -195,7 +195,7 @@ impl Actor<'_> {
         let due = Expiry::At(NOW_MS - 1);
         self.space.lock(position).put_string(EXPIRING, position, &key, b"v", Form::Plain, due, AT);
         let stripe = if self.rng.bool() { position.stripe() } else { self.rng.usize(..STRIPES) };
-        self.space.expire_slice(stripe, NOW_MS, 3, &mut |_, _| {});
+        self.space.expire_slice(stripe, NOW_MS, 3, &mut |_, _, _| {});
     }
 
     /// Every account is there throughout, so a scan meets it, whatever the churn does to its table.
@@ -277,7 +277,7 @@ fn money_is_neither_made_nor_lost() {
 
         let mut expired = space.expired_keys();
         for stripe in 0..STRIPES {
-            let (removed, more) = space.expire_slice(stripe, NOW_MS, usize::MAX, &mut |_, _| {});
+            let (removed, more) = space.expire_slice(stripe, NOW_MS, usize::MAX, &mut |_, _, _| {});
             assert!(!more);
             expired += removed as u64;
         }

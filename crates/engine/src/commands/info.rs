@@ -297,7 +297,7 @@ fn stats(source: &Source<'_>, fields: &mut Fields) {
     fields.add_fixed("instantaneous_output_repl_kbps", 0.0);
     fields.add("rejected_connections", server.total(|stats| &stats.rejected_connections));
     fields.add_zeros(&["sync_full", "sync_partial_ok", "sync_partial_err"]);
-    fields.add("expired_subkeys", 0);
+    fields.add("expired_subkeys", keyspace.expired_fields());
     fields.add("expired_keys", keyspace.expired_keys());
     fields.add_fixed("expired_stale_perc", 0.0);
     fields.add("expired_time_cap_reached_count", keyspace.expired_time_cap_reached());

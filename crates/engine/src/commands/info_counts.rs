@@ -60,8 +60,8 @@ pub(crate) fn keyspace(source: &Source<'_>, fields: &mut Fields) {
         if size.keys > 0 {
             let _ = write!(
                 fields.0,
-                "db{db}:keys={},expires={},avg_ttl={}\r\n",
-                size.keys, size.expires, size.avg_ttl_ms
+                "db{db}:keys={},expires={},avg_ttl={},subexpiry={}\r\n",
+                size.keys, size.expires, size.avg_ttl_ms, size.timed_hashes
             );
         }
     }

@@ -1,10 +1,10 @@
 //! Rows of the hash commands.
 
 use super::{
-    Categories, Command, Deprecated, Flags, Group, ONE_RO, ONE_RO_ACCESS, ONE_RW_ACCESS_UPDATE,
-    ONE_RW_DELETE, ONE_RW_INSERT, ONE_RW_UPDATE,
+    Categories, Command, Deprecated, Flags, Group, ONE_RO, ONE_RO_ACCESS, ONE_RW_ACCESS_DELETE,
+    ONE_RW_ACCESS_UPDATE, ONE_RW_DELETE, ONE_RW_INSERT, ONE_RW_UPDATE,
 };
-use crate::commands::hashes;
+use crate::commands::hashes::{self, expiry, together};
 
 const HASH: Command = Command {
     categories: Categories::HASH,
@@ -41,6 +41,42 @@ pub const ROWS: &[Command] = &[
         ..HASH
     },
     Command {
+        name: "hexpire",
+        arity: -6,
+        flags: Flags::WRITE.union(Flags::DENYOOM).union(Flags::FAST),
+        keys: ONE_RW_UPDATE,
+        since: "7.4.0",
+        complexity: "O(N) where N is the number of fields given.",
+        summary: "Gives fields an end, in seconds from now.",
+        syntax: "key seconds [NX | XX | GT | LT] FIELDS numfields field [field ...]",
+        run: expiry::hexpire,
+        ..HASH
+    },
+    Command {
+        name: "hexpireat",
+        arity: -6,
+        flags: Flags::WRITE.union(Flags::DENYOOM).union(Flags::FAST),
+        keys: ONE_RW_UPDATE,
+        since: "7.4.0",
+        complexity: "O(N) where N is the number of fields given.",
+        summary: "Gives fields an end, in Unix seconds.",
+        syntax: "key unix-time-seconds [NX | XX | GT | LT] FIELDS numfields field [field ...]",
+        run: expiry::hexpireat,
+        ..HASH
+    },
+    Command {
+        name: "hexpiretime",
+        arity: -5,
+        flags: Flags::READONLY.union(Flags::FAST),
+        keys: ONE_RO_ACCESS,
+        since: "7.4.0",
+        complexity: "O(N) where N is the number of fields given.",
+        summary: "Returns the ends of fields, in Unix seconds.",
+        syntax: "key FIELDS numfields field [field ...]",
+        run: expiry::hexpiretime,
+        ..HASH
+    },
+    Command {
         name: "hget",
         arity: 3,
         flags: Flags::READONLY.union(Flags::FAST),
@@ -60,6 +96,30 @@ pub const ROWS: &[Command] = &[
         summary: "Returns all fields of a hash with their values.",
         syntax: "key",
         run: hashes::hgetall,
+        ..HASH
+    },
+    Command {
+        name: "hgetdel",
+        arity: -5,
+        flags: Flags::WRITE.union(Flags::FAST),
+        keys: ONE_RW_ACCESS_DELETE,
+        since: "8.0.0",
+        complexity: "O(N) where N is the number of fields given.",
+        summary: "Returns the values of fields and removes them.",
+        syntax: "key FIELDS numfields field [field ...]",
+        run: together::hgetdel,
+        ..HASH
+    },
+    Command {
+        name: "hgetex",
+        arity: -5,
+        flags: Flags::WRITE.union(Flags::FAST),
+        keys: ONE_RW_ACCESS_UPDATE,
+        since: "8.0.0",
+        complexity: "O(N) where N is the number of fields given.",
+        summary: "Returns the values of fields and may change their ends.",
+        syntax: "key [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | PERSIST] FIELDS numfields field [field ...]",
+        run: together::hgetex,
         ..HASH
     },
     Command {
@@ -132,6 +192,66 @@ pub const ROWS: &[Command] = &[
         ..HASH
     },
     Command {
+        name: "hpersist",
+        arity: -5,
+        flags: Flags::WRITE.union(Flags::FAST),
+        keys: ONE_RW_UPDATE,
+        since: "7.4.0",
+        complexity: "O(N) where N is the number of fields given.",
+        summary: "Takes the ends of fields away.",
+        syntax: "key FIELDS numfields field [field ...]",
+        run: expiry::hpersist,
+        ..HASH
+    },
+    Command {
+        name: "hpexpire",
+        arity: -6,
+        flags: Flags::WRITE.union(Flags::DENYOOM).union(Flags::FAST),
+        keys: ONE_RW_UPDATE,
+        since: "7.4.0",
+        complexity: "O(N) where N is the number of fields given.",
+        summary: "Gives fields an end, in milliseconds from now.",
+        syntax: "key milliseconds [NX | XX | GT | LT] FIELDS numfields field [field ...]",
+        run: expiry::hpexpire,
+        ..HASH
+    },
+    Command {
+        name: "hpexpireat",
+        arity: -6,
+        flags: Flags::WRITE.union(Flags::DENYOOM).union(Flags::FAST),
+        keys: ONE_RW_UPDATE,
+        since: "7.4.0",
+        complexity: "O(N) where N is the number of fields given.",
+        summary: "Gives fields an end, in Unix milliseconds.",
+        syntax: "key unix-time-milliseconds [NX | XX | GT | LT] FIELDS numfields field [field ...]",
+        run: expiry::hpexpireat,
+        ..HASH
+    },
+    Command {
+        name: "hpexpiretime",
+        arity: -5,
+        flags: Flags::READONLY.union(Flags::FAST),
+        keys: ONE_RO_ACCESS,
+        since: "7.4.0",
+        complexity: "O(N) where N is the number of fields given.",
+        summary: "Returns the ends of fields, in Unix milliseconds.",
+        syntax: "key FIELDS numfields field [field ...]",
+        run: expiry::hpexpiretime,
+        ..HASH
+    },
+    Command {
+        name: "hpttl",
+        arity: -5,
+        flags: Flags::READONLY.union(Flags::FAST),
+        keys: ONE_RO_ACCESS,
+        since: "7.4.0",
+        complexity: "O(N) where N is the number of fields given.",
+        summary: "Returns how many milliseconds fields have left.",
+        syntax: "key FIELDS numfields field [field ...]",
+        run: expiry::hpttl,
+        ..HASH
+    },
+    Command {
         name: "hrandfield",
         arity: -2,
         flags: Flags::READONLY,
@@ -169,6 +289,18 @@ pub const ROWS: &[Command] = &[
         ..HASH
     },
     Command {
+        name: "hsetex",
+        arity: -6,
+        flags: Flags::WRITE.union(Flags::DENYOOM).union(Flags::FAST),
+        keys: ONE_RW_UPDATE,
+        since: "8.0.0",
+        complexity: "O(N) where N is the number of fields given.",
+        summary: "Sets fields together with their ends.",
+        syntax: "key [FNX | FXX] [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL] FIELDS numfields field value [field value ...]",
+        run: together::hsetex,
+        ..HASH
+    },
+    Command {
         name: "hsetnx",
         arity: 4,
         flags: Flags::WRITE.union(Flags::DENYOOM).union(Flags::FAST),
@@ -187,6 +319,18 @@ pub const ROWS: &[Command] = &[
         summary: "Returns the length in bytes of a field's value.",
         syntax: "key field",
         run: hashes::hstrlen,
+        ..HASH
+    },
+    Command {
+        name: "httl",
+        arity: -5,
+        flags: Flags::READONLY.union(Flags::FAST),
+        keys: ONE_RO_ACCESS,
+        since: "7.4.0",
+        complexity: "O(N) where N is the number of fields given.",
+        summary: "Returns how many seconds fields have left.",
+        syntax: "key FIELDS numfields field [field ...]",
+        run: expiry::httl,
         ..HASH
     },
     Command {

@@ -61,11 +61,10 @@ impl Kind {
         match name {
             "pattern" => Kind::Pattern,
             "seconds" | "milliseconds" | "count" | "index" | "start" | "stop" | "end" | "offset"
-            | "numkeys" | "db" | "destination-db" | "index1" | "index2" | "slot" | "start-slot"
-            | "end-slot" | "port" | "rank" | "num-matches" | "len" | "limit" | "decrement" | "increment"
-            | "bit" | "cursor" | "protover" | "client-id" | "min-idle-time" | "numreplicas" | "numlocal" => {
-                Kind::Integer
-            }
+            | "numkeys" | "numfields" | "db" | "destination-db" | "index1" | "index2" | "slot"
+            | "start-slot" | "end-slot" | "port" | "rank" | "num-matches" | "len" | "limit" | "decrement"
+            | "increment" | "bit" | "cursor" | "protover" | "client-id" | "min-idle-time" | "numreplicas"
+            | "numlocal" => Kind::Integer,
             "score" | "weight" | "longitude" | "latitude" | "radius" | "width" | "height" | "timeout" => {
                 Kind::Double
             }

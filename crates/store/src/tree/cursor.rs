@@ -46,11 +46,7 @@ impl<L: Leaf> Cursor<L> {
 
     /// The leaf that holds the entry of rank `rank`, and the entry's index in it. O(1) while within one leaf.
     pub fn at(&mut self, rank: usize) -> Option<(&L, usize)> {
-        let here = self
-            .leaf
-            .as_ref()
-            .is_some_and(|leaf| rank >= self.leaf_start && rank - self.leaf_start < leaf.len());
-        if !here {
+        if self.here(rank).is_none() {
             if rank >= self.tree.len() {
                 return None;
             }
@@ -63,7 +59,13 @@ impl<L: Leaf> Cursor<L> {
                 self.leaf_start = rank - seek.rest;
             }
         }
-        self.leaf.as_deref().map(|leaf| (leaf, rank - self.leaf_start))
+        self.here(rank)
+    }
+
+    /// As [`Cursor::at`], of an entry of the leaf it stands in already.
+    pub fn here(&self, rank: usize) -> Option<(&L, usize)> {
+        let at = rank.checked_sub(self.leaf_start)?;
+        self.leaf.as_deref().filter(|leaf| at < leaf.len()).map(|leaf| (leaf, at))
     }
 }
 

@@ -1,19 +1,28 @@
 //! Hashes.
 //!
 //! Specified by Redis's `t_hash.c`. Replies that hold a whole hash are made from an O(1) clone.
+//!
+//! Fields may end (`expiry`). A field past its end is absent for all who name it, and who names it removes it; HLEN,
+//! HSET and HDEL, as in Redis, still see it until then.
+
+pub(crate) mod expiry;
+pub(crate) mod lapse;
+mod random;
+pub(crate) mod together;
 
 use base::float80::LongDouble;
 use base::limits::STREAM_PIECE_BYTES;
 use base::num::{I64_TEXT_BYTES_MAX, format_i64, parse_i64};
-use resp::{Encoder, Proto};
-use store::{Hash, Thresholds};
+use resp::Encoder;
+use store::{Hash, HashIter, Thresholds};
 
 use crate::args::{self, Args};
-use crate::commands::random::{Draw, DrawCount};
 use crate::commands::scan::{self, Scanned};
 use crate::ctx::{Ctx, Event};
 use crate::fault::{CmdResult, Fault};
 use crate::reply::Reply;
+
+pub(crate) use random::hrandfield;
 
 const NOT_INTEGER_FIELD: Fault = Fault::Text("ERR hash value is not an integer");
 const NOT_FLOAT_FIELD: Fault = Fault::Text("ERR hash value is not a float");
@@ -50,8 +59,9 @@ fn set_pairs(ctx: &mut Ctx<'_>, args: Args<'_>, command: &str) -> CmdResult<usiz
 /// HSETNX key field value
 pub fn hsetnx(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     let (key, field, value, thresholds) = (&args[1], &args[2], &args[3], ctx.thresholds());
-    let added = ctx.edit_or_create(key, |hash: &mut Hash| {
-        !hash.contains(field) && hash.set(field, value, &thresholds)
+    let now_ms = ctx.now_ms();
+    let added = lapse::edit_field(ctx, key, field, |hash| {
+        !hash.contains(field, now_ms) && hash.set(field, value, &thresholds)
     })?;
     if added {
         ctx.notify(Event::Hash, "hset", key);
@@ -62,15 +72,34 @@ pub fn hsetnx(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdRe
 
 /// HGET key field
 pub fn hget(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    let value = ctx.read::<Hash>(&args[1])?.and_then(|hash| hash.get(&args[2]));
+    let (key, field, now_ms) = (&args[1], &args[2], ctx.now_ms());
+    let hash = ctx.read::<Hash>(key)?;
+    let value = hash.and_then(|hash| hash.get(field, now_ms));
     reply.encoder().bulk_or_null(value);
+    let is_past = value.is_none() && hash.is_some_and(|hash| hash.is_past_end(field, now_ms));
+    lapse::remove_met(ctx, key, is_past, field);
     Ok(())
 }
 
 /// HMGET key field [field ...]
 pub fn hmget(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    let hash = ctx.read::<Hash>(&args[1])?;
-    let fields = args.from(2);
+    let (key, fields, now_ms) = (&args[1], args.from(2), ctx.now_ms());
+    let hash = ctx.read::<Hash>(key)?;
+    write_values(reply, hash, fields, now_ms, |_| true);
+    if hash.is_some_and(|hash| hash.past_len(now_ms) > 0) {
+        lapse::remove_past(ctx, key, fields);
+    }
+    Ok(())
+}
+
+/// The values of `fields`, as an array, but null for those whose index is not `shown`.
+fn write_values(
+    reply: &mut Reply<'_>,
+    hash: Option<&Hash>,
+    fields: Args<'_>,
+    now_ms: i64,
+    shown: impl Fn(usize) -> bool,
+) {
     reply.array(fields.len());
     let full_bytes = reply.output().pending_bytes() + STREAM_PIECE_BYTES;
     for (index, field) in fields.iter().enumerate() {
@@ -79,24 +108,30 @@ pub fn hmget(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdRes
         {
             // A short request may name one long value many times.
             let hash = hash.clone();
-            let mut rest = fields.from(index).iter().map(Box::from).collect::<Vec<Box<[u8]>>>().into_iter();
+            let rest = fields.from(index).iter().enumerate();
+            let rest: Vec<Option<Box<[u8]>>> =
+                rest.map(|(more, field)| shown(index + more).then(|| Box::from(field))).collect();
+            let mut rest = rest.into_iter();
             reply.stream(move |out: &mut Encoder<'_>| {
                 if let Some(field) = rest.next() {
-                    out.bulk_or_null(hash.get(&field));
+                    out.bulk_or_null(field.as_deref().and_then(|field| hash.get(field, now_ms)));
                 }
                 rest.len() > 0
             });
-            return Ok(());
+            return;
         }
-        reply.encoder().bulk_or_null(hash.and_then(|hash| hash.get(field)));
+        let hash = hash.filter(|_| shown(index));
+        reply.encoder().bulk_or_null(hash.and_then(|hash| hash.get(field, now_ms)));
     }
-    Ok(())
 }
 
 /// HEXISTS key field
 pub fn hexists(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    let found = ctx.read::<Hash>(&args[1])?.is_some_and(|hash| hash.contains(&args[2]));
-    reply.int(found.into());
+    let (key, field, now_ms) = (&args[1], &args[2], ctx.now_ms());
+    let hash = ctx.read::<Hash>(key)?;
+    reply.int(hash.is_some_and(|hash| hash.contains(field, now_ms)).into());
+    let is_past = hash.is_some_and(|hash| hash.is_past_end(field, now_ms));
+    lapse::remove_met(ctx, key, is_past, field);
     Ok(())
 }
 
@@ -108,8 +143,11 @@ pub fn hlen(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResu
 
 /// HSTRLEN key field
 pub fn hstrlen(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    let len = ctx.read::<Hash>(&args[1])?.map_or(0, |hash| hash.value_len(&args[2]));
-    reply.int(len as i64);
+    let (key, field, now_ms) = (&args[1], &args[2], ctx.now_ms());
+    let hash = ctx.read::<Hash>(key)?;
+    reply.int(hash.map_or(0, |hash| hash.value_len(field, now_ms)) as i64);
+    let is_past = hash.is_some_and(|hash| hash.is_past_end(field, now_ms));
+    lapse::remove_met(ctx, key, is_past, field);
     Ok(())
 }
 
@@ -130,10 +168,12 @@ pub fn hdel(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResu
 
 /// HGETALL key
 pub fn hgetall(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
+    let now_ms = ctx.now_ms();
     match ctx.read::<Hash>(&args[1])? {
         Some(hash) => {
-            reply.map(hash.len());
-            stream_all(reply, hash, |out, field, value| {
+            let fields = hash.live_iter(now_ms);
+            reply.map(fields.remaining());
+            stream_all(reply, fields, |out, field, value| {
                 out.bulk(field);
                 out.bulk(value);
             });
@@ -157,10 +197,12 @@ pub fn hvals(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdRes
 type Show = fn(&mut Encoder<'_>, &[u8], &[u8]);
 
 fn array_of_all(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, show: Show) -> CmdResult {
+    let now_ms = ctx.now_ms();
     match ctx.read::<Hash>(&args[1])? {
         Some(hash) => {
-            reply.array(hash.len());
-            stream_all(reply, hash, show);
+            let fields = hash.live_iter(now_ms);
+            reply.array(fields.remaining());
+            stream_all(reply, fields, show);
         }
         None => reply.empty_array(),
     }
@@ -168,8 +210,7 @@ fn array_of_all(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, show: 
 }
 
 /// All fields; the head of the reply is written.
-fn stream_all(reply: &mut Reply<'_>, hash: &Hash, show: Show) {
-    let mut fields = hash.iter();
+fn stream_all(reply: &mut Reply<'_>, mut fields: HashIter, show: Show) {
     reply.stream(move |out: &mut Encoder<'_>| {
         if let Some((field, value)) = fields.next() {
             show(out, field, value);
@@ -181,13 +222,14 @@ fn stream_all(reply: &mut Reply<'_>, hash: &Hash, show: Show) {
 /// HINCRBY key field increment
 pub fn hincrby(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     let (key, field, increment, thresholds) = (&args[1], &args[2], args::int(&args[3])?, ctx.thresholds());
-    let sum = ctx.edit_or_create(key, |hash: &mut Hash| {
-        let current = match hash.get(field) {
+    let now_ms = ctx.now_ms();
+    let sum = lapse::edit_field(ctx, key, field, |hash| {
+        let current = match hash.get(field, now_ms) {
             Some(text) => parse_i64(text).ok_or(NOT_INTEGER_FIELD)?,
             None => 0,
         };
         let sum = current.checked_add(increment).ok_or(Fault::OVERFLOW)?;
-        hash.set(field, format_i64(sum, &mut [0; I64_TEXT_BYTES_MAX]), &thresholds);
+        hash.set_value(field, format_i64(sum, &mut [0; I64_TEXT_BYTES_MAX]), &thresholds);
         CmdResult::Ok(sum)
     })??;
     ctx.notify(Event::Hash, "hincrby", key);
@@ -202,7 +244,9 @@ pub fn hincrbyfloat(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
     if !increment.is_finite() {
         return Err(NAN_OR_INFINITY_ARGUMENT);
     }
-    let text = ctx.edit_or_create(key, |hash: &mut Hash| increase(hash, field, increment, &thresholds))??;
+    let now_ms = ctx.now_ms();
+    let text =
+        lapse::edit_field(ctx, key, field, |hash| increase(hash, field, increment, &thresholds, now_ms))??;
     ctx.notify(Event::Hash, "hincrbyfloat", key);
     reply.bulk(&text);
     Ok(())
@@ -213,8 +257,9 @@ fn increase(
     field: &[u8],
     increment: LongDouble,
     thresholds: &Thresholds,
+    now_ms: i64,
 ) -> CmdResult<Vec<u8>> {
-    let sum = match hash.get(field) {
+    let sum = match hash.get(field, now_ms) {
         Some(text) => LongDouble::parse(text).ok_or(NOT_FLOAT_FIELD)?.add(increment),
         None => increment,
     };
@@ -222,67 +267,13 @@ fn increase(
         return Err(Fault::NAN_OR_INFINITY);
     }
     let text = sum.format();
-    hash.set(field, &text, thresholds);
+    hash.set_value(field, &text, thresholds);
     Ok(text)
-}
-
-/// HRANDFIELD key [count [WITHVALUES]]
-pub fn hrandfield(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    if args.len() == 2 {
-        let mut rng = ctx.rng().fork();
-        let field = ctx.read::<Hash>(&args[1])?.and_then(|hash| hash.at(rng.usize(..hash.len())));
-        reply.encoder().bulk_or_null(field.map(|(field, _)| field));
-        return Ok(());
-    }
-    let (draw, with_values) = DrawCount::parse_pairs(args, "WITHVALUES")?;
-    let mut rng = ctx.rng().fork();
-    let Some(hash) = ctx.read::<Hash>(&args[1])? else {
-        reply.empty_array();
-        return Ok(());
-    };
-    let len = hash.len();
-    reply.array_of(draw.drawn(len), with_values);
-    let show: Show = match (with_values, reply.proto()) {
-        (false, _) => |out, field, _| out.bulk(field),
-        (true, Proto::V2) => |out, field, value| {
-            out.bulk(field);
-            out.bulk(value);
-        },
-        (true, Proto::V3) => |out, field, value| {
-            out.array(2);
-            out.bulk(field);
-            out.bulk(value);
-        },
-    };
-    if draw.distinct && draw.count >= len {
-        stream_all(reply, hash, show);
-    } else if draw.distinct {
-        stream_ranks(reply, hash.clone(), Draw::new(len, rng).take(draw.count), show);
-    } else {
-        stream_ranks(reply, hash.clone(), (0..draw.count).map(move |_| rng.usize(..len)), show);
-    }
-    Ok(())
-}
-
-/// The fields of these ranks; the head of the reply is written.
-fn stream_ranks(
-    reply: &mut Reply<'_>,
-    hash: Hash,
-    mut ranks: impl Iterator<Item = usize> + Send + 'static,
-    show: Show,
-) {
-    reply.stream(move |out: &mut Encoder<'_>| match ranks.next().and_then(|rank| hash.at(rank)) {
-        Some((field, value)) => {
-            show(out, field, value);
-            true
-        }
-        None => false,
-    });
 }
 
 /// HSCAN key cursor [MATCH pattern] [COUNT count] [NOVALUES]
 pub fn hscan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    let cursor = scan::cursor(&args[2])?;
+    let (cursor, now_ms) = (scan::cursor(&args[2])?, ctx.now_ms());
     // As in Redis, nothing is said about the options where there is no key.
     let Some(hash) = ctx.read::<Hash>(&args[1])? else {
         scan::reply(reply, 0, 0, &[]);
@@ -291,7 +282,7 @@ pub fn hscan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdRes
     let options = scan::Options::parse(args.from(3), Scanned::Fields)?;
     let (mut found, mut encoded) = (0, Vec::new());
     let mut out = Encoder::new(&mut encoded, reply.proto());
-    let next = hash.scan(cursor, options.count, &mut |field, value| {
+    let next = hash.scan(cursor, options.count, now_ms, &mut |field, value| {
         if !options.matches(field) {
             return;
         }
