@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed, Ord
 
 use base::clock::{Clock, Now};
 use parking_lot::Mutex;
-use store::{Keyspace, Placement, Thresholds};
+use store::{Keyspace, Lapse, Placement, Thresholds};
 
 use crate::blocking::Waiters;
 use crate::clients::{Client, Clients};
@@ -270,11 +270,20 @@ impl Server {
 
     /// A slice of active expiry: see [`Keyspace::expire_slice`].
     pub fn expire_slice(&self, stripe: usize, now_ms: i64, keys_max: usize) -> (usize, bool) {
-        self.keyspace.expire_slice(stripe, now_ms, keys_max, &mut |db, key, _| {
+        self.keyspace.expire_slice(stripe, now_ms, keys_max, &mut |db, key, lapse| {
             if self.watches.any() {
                 self.watches.touch(db, key);
             }
-            pubsub::publish_event(self, None, db, Event::Expired, "expired", key);
+            let tell = |class, name| pubsub::publish_event(self, None, db, class, name, key);
+            match lapse {
+                Lapse::Key => tell(Event::Expired, "expired"),
+                Lapse::Fields { emptied, .. } => {
+                    tell(Event::Hash, "hexpired");
+                    if emptied {
+                        tell(Event::Generic, "del");
+                    }
+                }
+            }
             if self.tracking.any() {
                 tracking::invalidate(self, None, key, None);
                 tracking::broadcast(self, None, &[key], None);

@@ -473,3 +473,91 @@ fn random_fields_of_a_large_hash_with_many_due() {
     let shown = harness.run("HRANDFIELD h -100 WITHVALUES");
     assert_eq!(shown.split(' ').count(), 200);
 }
+
+/// Lines of `command => events`, in Redis's order; each names the key `h`.
+#[test]
+fn events() {
+    for mut harness in [
+        Harness::with_config(&[("notify-keyspace-events", "KEA")]),
+        Harness::with_config(&[("notify-keyspace-events", "KEA"), ("hash-max-listpack-entries", "0")]),
+    ] {
+        harness.on(1).run("PSUBSCRIBE __keyspace*");
+        for (line, expected) in [
+            ("HSET h a 1 b 2 c 3 d 4", "hset"),
+            ("HEXPIRE h 10 FIELDS 3 a b nofield", "hexpire"),
+            ("HEXPIRE h 10 NX FIELDS 1 a", ""),
+            ("HTTL h FIELDS 1 a", ""),
+            ("HPERSIST h FIELDS 2 a b", "hpersist"),
+            ("HPERSIST h FIELDS 2 a b", ""),
+            ("HGETEX h FIELDS 1 a", ""),
+            ("HGETEX h EX 10 FIELDS 2 a b", "hexpire"),
+            ("HGETEX h PERSIST FIELDS 2 a c", "hpersist"),
+            ("HGETEX h PXAT 1 FIELDS 1 a", "hdel"),
+            ("HEXPIRE h 0 FIELDS 2 b nofield", "hdel"),
+            ("HGETDEL h FIELDS 2 c nofield", "hdel"),
+            ("HGETDEL h FIELDS 1 d", "hdel del"),
+            ("HSETEX h FXX FIELDS 1 a 1", ""),
+            ("HSETEX h FIELDS 1 a 1", "hset"),
+            ("HSETEX h EX 10 FIELDS 1 a 1", "hset hexpire"),
+            ("HSETEX h KEEPTTL FIELDS 1 a 1", "hset"),
+            ("HSETEX h FNX FIELDS 1 a 1", ""),
+            ("HSETEX h PXAT 1 FIELDS 1 a 1", "hset hdel del"),
+            ("HSETEX h PXAT 1 FIELDS 1 a 1", "hset hdel del"),
+            ("HSETEX h PX 5 FIELDS 3 a 1 b 1 c 1", "hset hexpire"),
+            ("wait", ""),
+            ("HGET h a", "hexpired"),
+            ("HSETEX h FXX FIELDS 1 b 1", "hexpired"),
+            ("HINCRBY h c 1", "hexpired del hincrby"),
+            ("HPEXPIRE h 5 FIELDS 1 c", "hexpire"),
+            ("wait", ""),
+            ("HMGET h c nofield", "hexpired del"),
+            ("HSETEX h PX 5 FIELDS 2 a 1 b 1", "hset hexpire"),
+            ("wait", ""),
+            ("HRANDFIELD h", "hexpired del"),
+            ("HSETEX h PX 5 FIELDS 2 a 1 b 1", "hset hexpire"),
+            ("HSET h c 1", "hset"),
+            ("expire", "hexpired"),
+            ("HPEXPIRE h 5 FIELDS 1 c", "hexpire"),
+            ("expire", "hexpired del"),
+            ("HSETEX h PX 5 FIELDS 1 a 1", "hset hexpire"),
+            ("PEXPIRE h 2", "expire"),
+            ("expire", "expired"),
+        ] {
+            match line {
+                "wait" => harness.advance_ms(10),
+                "expire" => {
+                    harness.advance_ms(10);
+                    for stripe in 0..store::STRIPES {
+                        harness.server.expire_slice(stripe, i64::MAX, 32);
+                    }
+                }
+                _ => drop(harness.on(0).run(line)),
+            }
+            let received = harness.on(1).received();
+            let events: Vec<&str> = received.split("__keyspace@0__:h ").skip(1).collect();
+            let events: Vec<&str> =
+                events.iter().map(|event| event.split(']').next().unwrap_or("")).collect();
+            assert_eq!(events.join(" "), expected, "{line}: {received}");
+        }
+    }
+}
+
+#[test]
+fn a_field_that_ends_touches_its_watchers() {
+    for met in [true, false] {
+        let mut harness = Harness::new();
+        run(
+            &mut harness,
+            &[("HSET h a 1 b 2", ":2"), ("HPEXPIRE h 5 FIELDS 1 a", "[:1]"), ("WATCH h", "+OK")],
+        );
+        harness.advance_ms(10);
+        if met {
+            harness.on(1).check("HGET h a", "(nil)");
+        } else {
+            for stripe in 0..store::STRIPES {
+                harness.server.expire_slice(stripe, i64::MAX, 32);
+            }
+        }
+        run(harness.on(0), &[("MULTI", "+OK"), ("HLEN h", "+QUEUED"), ("EXEC", "(nil array)")]);
+    }
+}
