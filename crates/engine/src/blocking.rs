@@ -34,8 +34,6 @@ const SHARDS: usize = 64;
 pub enum TimeoutReply {
     /// A null array.
     NullArray,
-    /// A null.
-    Null,
     /// This integer.
     Int(i64),
     /// Two integers.
@@ -47,7 +45,6 @@ impl TimeoutReply {
     pub fn write(self, out: &mut Encoder<'_>) {
         match self {
             TimeoutReply::NullArray => out.null_array(),
-            TimeoutReply::Null => out.null(),
             TimeoutReply::Int(number) => out.int(number),
             TimeoutReply::Ints(first, second) => {
                 out.array(2);

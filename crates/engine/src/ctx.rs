@@ -17,6 +17,7 @@ use crate::clients::Client;
 use crate::fault::{CmdResult, Fault};
 use crate::lane::{self, Deferred, Lane};
 use crate::letter::Letter;
+use crate::pubsub::EventMask;
 use crate::reply::Reply;
 use crate::server::Server;
 use crate::session::Session;
@@ -168,6 +169,9 @@ impl<'a> Ctx<'a> {
         let locked = self.locked.as_mut().expect("declared-keys: the command's row names no key");
         let found = locked.get(db, position, key, at);
         self.worker.stats.count_lookup(found.is_some());
+        if found.is_none() && self.server.config.hot().event_mask().contains(EventMask::KEY_MISS) {
+            self.worker.effects.missed(db, key);
+        }
         found
     }
 

@@ -17,6 +17,8 @@ pub struct Effects {
     ready: Vec<(usize, Box<[u8]>)>,
     /// Keys that were written, for those who asked for their prefixes.
     written: Vec<Box<[u8]>>,
+    /// Keys that were looked for and not found, if somebody wants to know.
+    missed: Vec<(usize, Box<[u8]>)>,
 }
 
 impl Effects {
@@ -24,6 +26,12 @@ impl Effects {
     pub fn clear(&mut self) {
         self.ready.clear();
         self.written.clear();
+        self.missed.clear();
+    }
+
+    /// A key was looked for and not found.
+    pub(crate) fn missed(&mut self, db: usize, key: &[u8]) {
+        self.missed.push((db, key.into()));
     }
 }
 
@@ -42,11 +50,6 @@ impl Ctx<'_> {
             self.report_expired();
             self.observe(db, class, name, key);
         }
-    }
-
-    /// Tells of an event of this database that is no write: `keymiss`.
-    pub fn announce(&mut self, class: Event, name: &'static str, key: &[u8]) {
-        self.publish_event(self.db(), class, name, key);
     }
 
     /// Tells that `name` took elements out of the collection at a key, and that it is gone if that emptied it.
@@ -107,6 +110,9 @@ impl Ctx<'_> {
             blocking::serve(self, db, &key);
             self.report_expired();
             at += 1;
+        }
+        for (db, key) in std::mem::take(&mut self.worker().effects.missed) {
+            self.publish_event(db, Event::KeyMiss, "keymiss", &key);
         }
         let written = std::mem::take(&mut self.worker().effects.written);
         if !written.is_empty() {

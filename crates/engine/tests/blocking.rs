@@ -75,7 +75,7 @@ fn one_move_brings_on_the_next() {
          2< [b x]
          0> EXISTS a b => :0
          wait 10
-         3< (nil)",
+         3< (nil array)",
     );
 }
 

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use crate::dump;
 use crate::duo::Args;
+use crate::link::Wrap;
 use crate::options::Options;
 use crate::random::{self, FAMILIES, Outcome, Plan};
 use crate::script;
@@ -41,10 +42,11 @@ pub fn run(options: &Options) -> io::Result<Tally> {
                 if !script.setups.iter().any(|name| name == setup.name) {
                     continue;
                 }
-                for protocol in PROTOCOLS {
+                for (protocol, wrap) in ways(setup, script) {
                     let (before, start) = ((tally.passed, tally.failed), Instant::now());
-                    let ran = script_run::run(&pair, script, protocol, &mut tally);
-                    let place = format!("script {} (resp{protocol}, {})", script.family, setup.name);
+                    let ran = script_run::run(&pair, script, protocol, wrap, &mut tally);
+                    let place =
+                        format!("script {} (resp{protocol}, {wrap:?}, {})", script.family, setup.name);
                     survive(&mut pair, &options.binaries, ran, &place, &mut tally)?;
                     progress(&place, before, &tally, start);
                 }
@@ -55,6 +57,16 @@ pub fn run(options: &Options) -> io::Result<Tally> {
         }
     }
     Ok(tally)
+}
+
+/// The protocols that a script is run in, and what its commands are sent in.
+fn ways(setup: &Setup, script: &script::Script) -> Vec<(u8, Wrap)> {
+    let mut ways: Vec<(u8, Wrap)> = PROTOCOLS.map(|protocol| (protocol, Wrap::Plain)).to_vec();
+    if setup.name == DEFAULT.name && !script.plain_only {
+        ways.push((2, Wrap::Transaction));
+        ways.extend(PROTOCOLS.map(|protocol| (protocol, Wrap::Script(protocol))));
+    }
+    ways
 }
 
 fn random_runs(

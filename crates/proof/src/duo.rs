@@ -3,7 +3,7 @@
 use std::io;
 
 use crate::differences::{self, Content};
-use crate::link::Link;
+use crate::link::{Link, Wrap};
 use crate::rules::{self, Rule};
 use crate::server::Pair;
 use resp::Value;
@@ -45,6 +45,12 @@ impl Duo {
             duo.both(&["HELLO", "3"])?;
         }
         Ok(duo)
+    }
+
+    /// From now on commands are sent in this, on both sides.
+    pub fn wrap(&mut self, wrap: Wrap) {
+        self.oracle.wrap(wrap);
+        self.halcyon.wrap(wrap);
     }
 
     /// Sends the same words to both and reads both replies, oracle's first.

@@ -3,11 +3,16 @@
 //! ```text
 //! # comment
 //! @setups default small cluster  where the file runs (first lines; `default small` when not given)
+//! @plain-only                    not sent inside transactions and scripts, as the other files are, too
 //! @section name                  what follows starts with empty databases and a new connection
 //! @resp 3                        the rest of the section speaks RESP3 (2: RESP2)
 //! @connect                       a new connection to each side
 //! @sleep MS                      lets time pass
 //! @each FIRST LAST COMMAND       runs COMMAND with `%` replaced by each number
+//! @on N                          goes on with connection N (the first is 0), opened if it is new
+//! @send COMMAND                  sends without waiting for the reply, which an `@receive` reads
+//! @receive                       compares what comes next on this connection
+//! @nothing                       nothing comes on this connection for a while
 //! @raw "BYTES"                   sends bytes on a new connection and compares all that comes until the close
 //! ```
 //! These hold for the next command only:
@@ -39,6 +44,8 @@ pub struct Script {
     pub path: PathBuf,
     /// Names of the setups it runs under.
     pub setups: Vec<String>,
+    /// Its commands mean something else inside a transaction or a script.
+    pub plain_only: bool,
     pub steps: Vec<Step>,
 }
 
@@ -55,6 +62,10 @@ pub enum Action {
     Section(String),
     Protocol(u8),
     Connect,
+    On(u64),
+    Send(Args),
+    Receive,
+    Nothing,
     SleepMs(u64),
     Raw(Vec<u8>),
     Run { args: Args, check: Check },
@@ -92,6 +103,7 @@ fn read(path: &Path) -> io::Result<Script> {
         family,
         path: path.to_path_buf(),
         setups: vec!["default".into(), "small".into()],
+        plain_only: false,
         steps: Vec::new(),
     };
     let mut check = Check::Own;
@@ -124,9 +136,17 @@ fn parse_line(script: &mut Script, check: &mut Check, line: usize, text: &[u8]) 
             script.setups = rest_text.split_whitespace().map(str::to_owned).collect();
             return Ok(());
         }
+        b"plain-only" => {
+            script.plain_only = true;
+            return Ok(());
+        }
         b"section" => Action::Section(rest_text),
         b"resp" => Action::Protocol(if rest_text == "3" { 3 } else { 2 }),
         b"connect" => Action::Connect,
+        b"on" => Action::On(number(&rest_text)?),
+        b"send" => Action::Send(words::split(rest).ok_or("quotes are not balanced")?),
+        b"receive" => Action::Receive,
+        b"nothing" => Action::Nothing,
         b"sleep" => Action::SleepMs(number(&rest_text)?),
         b"raw" => {
             let words = words::split(rest).ok_or("quotes are not balanced")?;

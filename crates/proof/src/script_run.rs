@@ -1,11 +1,13 @@
 //! Runs scripts on a pair of servers, command by command.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::thread;
 use std::time::Duration;
 
 use crate::dump;
 use crate::duo::{Args, Disagreement, Duo};
+use crate::link::Wrap;
 use crate::rules;
 use crate::script::{Action, Check, Script, Step};
 use crate::server::Pair;
@@ -15,10 +17,11 @@ use resp::Value;
 use crate::value::Reply;
 use crate::words;
 
-/// Runs one script in one protocol; the tally learns of every command.
-pub fn run(pair: &Pair, script: &Script, protocol: u8, tally: &mut Tally) -> io::Result<()> {
-    let mut runner =
-        Runner { pair, protocol, section_protocol: protocol, duo: fresh(pair, protocol)?, tally };
+/// Runs one script in one protocol, with commands sent in `wrap`; the tally learns of every command.
+pub fn run(pair: &Pair, script: &Script, protocol: u8, wrap: Wrap, tally: &mut Tally) -> io::Result<()> {
+    let duo = fresh(pair, protocol, wrap)?;
+    let (section_protocol, others, at) = (protocol, BTreeMap::new(), 0);
+    let mut runner = Runner { pair, protocol, section_protocol, wrap, duo, others, at, tally };
     let mut steps = script.steps.iter().peekable();
     while let Some(step) = steps.next() {
         if let Err(error) = runner.step(step) {
@@ -33,7 +36,7 @@ pub fn run(pair: &Pair, script: &Script, protocol: u8, tally: &mut Tally) -> io:
             );
             // The rest of the section would run on a state of its own.
             while steps.next_if(|step| !matches!(step.action, Action::Section(_))).is_some() {}
-            runner.duo = fresh(pair, protocol)?;
+            runner.start_section()?;
             continue;
         }
         if let Some(found) = runner.tally.pending.take() {
@@ -43,6 +46,8 @@ pub fn run(pair: &Pair, script: &Script, protocol: u8, tally: &mut Tally) -> io:
     Ok(())
 }
 
+/// Long enough for a server on this machine to have done what it was sent.
+const SETTLE: Duration = Duration::from_millis(30);
 /// The only password a script may set.
 const PASSWORD: &str = "secret";
 
@@ -50,26 +55,82 @@ struct Runner<'a> {
     pair: &'a Pair,
     protocol: u8,
     section_protocol: u8,
+    wrap: Wrap,
+    /// The connection that the script goes on with, and the others by number.
     duo: Duo,
+    others: BTreeMap<u64, Duo>,
+    at: u64,
     tally: &'a mut Tally,
 }
 
 impl Runner<'_> {
     fn step(&mut self, step: &Step) -> io::Result<()> {
         match &step.action {
-            Action::Section(_) => {
-                self.section_protocol = self.protocol;
-                self.duo = fresh(self.pair, self.protocol)?;
-            }
+            Action::Section(_) => self.start_section()?,
             Action::Protocol(protocol) => {
                 self.section_protocol = *protocol;
                 self.duo.both(&["HELLO", &protocol.to_string()])?;
             }
-            Action::Connect => self.duo = Duo::open(self.pair, self.section_protocol)?,
+            Action::Connect => self.duo = self.open()?,
+            Action::On(number) => self.go_on_with(*number)?,
+            Action::Send(args) => {
+                self.duo.oracle.send([args])?;
+                self.duo.halcyon.send([args])?;
+                // The next command comes from elsewhere: what was sent here must have come first.
+                thread::sleep(SETTLE);
+            }
+            Action::Receive => {
+                let (oracle, halcyon) = (self.duo.oracle.next()?, self.duo.halcyon.next()?);
+                let found = (rules::sorted(&oracle, 0) != rules::sorted(&halcyon, 0)).then(|| Disagreement {
+                    about: "what comes next".into(),
+                    oracle: oracle.notation(),
+                    halcyon: halcyon.notation(),
+                });
+                self.tally.count(found);
+            }
+            Action::Nothing => {
+                let came = (self.duo.oracle.next_within(SETTLE)?, self.duo.halcyon.next_within(SETTLE)?);
+                let shown =
+                    |came: Option<Value>| came.map_or("(nothing)".to_owned(), |value| value.notation());
+                let found = (came != (None, None)).then(|| Disagreement {
+                    about: "nothing should come".into(),
+                    oracle: shown(came.0),
+                    halcyon: shown(came.1),
+                });
+                self.tally.count(found);
+            }
             Action::SleepMs(ms) => thread::sleep(Duration::from_millis(*ms)),
             Action::Raw(bytes) => self.raw(bytes)?,
             Action::Run { args, check } => self.command(args, check)?,
         }
+        Ok(())
+    }
+
+    fn open(&self) -> io::Result<Duo> {
+        let mut duo = Duo::open(self.pair, self.section_protocol)?;
+        duo.wrap(self.wrap);
+        Ok(duo)
+    }
+
+    fn start_section(&mut self) -> io::Result<()> {
+        self.section_protocol = self.protocol;
+        self.others.clear();
+        self.at = 0;
+        self.duo = fresh(self.pair, self.protocol, self.wrap)?;
+        Ok(())
+    }
+
+    fn go_on_with(&mut self, number: u64) -> io::Result<()> {
+        if number == self.at {
+            return Ok(());
+        }
+        let next = match self.others.remove(&number) {
+            Some(duo) => duo,
+            None => self.open()?,
+        };
+        let last = std::mem::replace(&mut self.duo, next);
+        self.others.insert(self.at, last);
+        self.at = number;
         Ok(())
     }
 
@@ -115,10 +176,11 @@ impl Runner<'_> {
 
     fn report(&mut self, script: &Script, step: &Step, found: Disagreement) {
         let place = format!(
-            "{}:{} (resp{}, {} thresholds)",
+            "{}:{} (resp{}, {:?}, {} thresholds)",
             script.path.display(),
             step.line,
             self.section_protocol,
+            self.wrap,
             self.pair.setup.name
         );
         self.tally.fail(&place, &found);
@@ -126,13 +188,14 @@ impl Runner<'_> {
 }
 
 /// A new connection to empty databases, whatever an interrupted section left set.
-fn fresh(pair: &Pair, protocol: u8) -> io::Result<Duo> {
+fn fresh(pair: &Pair, protocol: u8, wrap: Wrap) -> io::Result<Duo> {
     let mut cleaner = Duo::open(pair, 2)?;
     cleaner.both(&["AUTH", PASSWORD])?;
     cleaner.both(&["CONFIG", "SET", "requirepass", ""])?;
     cleaner.both(&["CONFIG", "SET", "maxmemory", "0"])?;
     let mut duo = Duo::open(pair, protocol)?;
     dump::clear(&mut duo)?;
+    duo.wrap(wrap);
     Ok(duo)
 }
 

@@ -119,7 +119,7 @@ pub(crate) fn copy(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
     let copied = match ctx.read_entry(ctx.db(), from) {
         Some(entry) if replace || !ctx.exists_in(db, to) => {
             ctx.put_entry(db, to, &entry);
-            ctx.notify(Event::Generic, "copy_to", to);
+            ctx.notify_in(db, Event::Generic, "copy_to", to);
             true
         }
         _ => false,
@@ -141,7 +141,7 @@ pub(crate) fn move_(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
     if moved && let Some(entry) = ctx.take(key) {
         ctx.put_entry(db, key, &entry);
         ctx.notify(Event::Generic, "move_from", key);
-        ctx.notify(Event::Generic, "move_to", key);
+        ctx.notify_in(db, Event::Generic, "move_to", key);
     }
     reply.int(i64::from(moved));
     Ok(())

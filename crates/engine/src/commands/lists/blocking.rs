@@ -65,8 +65,14 @@ pub fn brpoplpush(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> C
 
 fn move_or_wait(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, from: End, to: End) -> CmdResult {
     let timeout_us = args::timeout_s(&args[args.len() - 1])?;
-    if !move_one(ctx, &args[1], &args[2], from, to, reply)? {
-        wait(ctx, args, vec![args.at(1)], timeout_us, TimeoutReply::Null, reply);
+    if move_one(ctx, &args[1], &args[2], from, to, reply)? {
+        return Ok(());
+    }
+    if ctx.may_block() {
+        wait(ctx, args, vec![args.at(1)], timeout_us, TimeoutReply::NullArray, reply);
+    } else {
+        // As Redis: another null than after a wait.
+        reply.null();
     }
     Ok(())
 }
