@@ -12,6 +12,7 @@ use store::{
     Expiry, Instant, Kind, Locked, LongString, OwnedEntry, Position, Thresholds, Typed, Value, ValueRef, View,
 };
 
+use crate::acl;
 use crate::blocking::{self, Block};
 use crate::clients::Client;
 use crate::fault::{CmdResult, Fault};
@@ -511,7 +512,10 @@ impl Ctx<'_> {
         std::mem::swap(self.session, session);
         let mode = std::mem::replace(&mut self.mode, Mode::Serving);
         let mark = reply.output().mark();
-        let result = self.run_inline(info, args, reply);
+        // What the client was allowed when it began to wait, it may no longer be.
+        let admitted = acl::admit(self.server, self.session, info, args, acl::Context::TopLevel);
+        self.worker.stats.command(info.id).rejected.add(u64::from(admitted.is_err()));
+        let result = admitted.and_then(|()| self.run_inline(info, args, reply));
         self.mode = mode;
         std::mem::swap(self.session, session);
         if let Err(fault) = result {

@@ -7,6 +7,7 @@ use base::limits::{BATCH_COMMANDS, OUTPUT_HIGH_WATER_BYTES};
 use resp::{Args, Batch, Proto};
 use store::Position;
 
+use crate::acl;
 use crate::blocking;
 use crate::clients::Client;
 use crate::ctx::Ctx;
@@ -406,7 +407,7 @@ fn swallow(session: &mut Session, mark: crate::output::Mark, out: &mut Output) {
 #[inline]
 fn admit<'s>(
     server: &'s Server,
-    session: &Session,
+    session: &mut Session,
     args: Args<'_>,
     info: Result<&'s CommandInfo, ()>,
 ) -> CmdResult<&'s CommandInfo> {
@@ -417,6 +418,8 @@ fn admit<'s>(
     if !session.authenticated && info.needs_auth() && server.requires_auth() {
         return Err(Fault::NO_AUTH);
     }
+    let context = if session.multi.is_some() { acl::Context::Multi } else { acl::Context::TopLevel };
+    acl::admit(server, session, info, args, context)?;
     if session.subscriptions.is_some()
         && session.proto == Proto::V2
         && !info.spec.flags.contains(Flags::SUBSCRIBED)

@@ -3,6 +3,7 @@
 //! [`Server`](server::Server) is what workers share, [`Worker`](worker::Worker) what a thread has,
 //! [`Session`](session::Session) what a connection has; [`dispatch::run_batch`] runs decoded commands.
 
+pub mod acl;
 pub mod args;
 pub mod blocking;
 pub mod clients;

@@ -7,6 +7,7 @@ use base::clock::{Clock, Now};
 use parking_lot::Mutex;
 use store::{Keyspace, Lapse, Placement, Thresholds};
 
+use crate::acl::Acl;
 use crate::blocking::Waiters;
 use crate::clients::{Client, Clients};
 use crate::config::Config;
@@ -102,6 +103,8 @@ pub trait Host: Send + Sync {
     fn post(&self, worker: usize, letter: Letter);
     /// Writes a line to the log, as a warning.
     fn log(&self, _line: &str) {}
+    /// Fills this with randomness that nobody can guess.
+    fn fill_random(&self, bytes: &mut [u8]);
     /// Ends the process in an orderly way.
     fn shutdown(&self);
     /// CPU time of the process so far.
@@ -133,6 +136,9 @@ impl Host for NoHost {
     fn post(&self, worker: usize, letter: Letter) {
         self.letters.lock().push((worker, letter));
     }
+    fn fill_random(&self, bytes: &mut [u8]) {
+        bytes.fill(0xa5);
+    }
     fn shutdown(&self) {}
     fn cpu_seconds(&self) -> CpuSeconds {
         CpuSeconds::default()
@@ -161,6 +167,8 @@ pub struct Server {
     pub keyspace: Keyspace,
     /// The command table.
     pub registry: &'static Registry,
+    /// Users, and what they may do.
+    pub acl: Acl,
     /// Connections.
     pub clients: Clients,
     /// Where time comes from.
@@ -204,7 +212,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server without connections. An error if `rename-command` cannot be followed.
+    /// A server without connections. An error if `rename-command`, `user` or `aclfile` cannot be followed.
     pub fn new(
         config: Arc<Config>,
         clock: Box<dyn Clock>,
@@ -221,6 +229,7 @@ impl Server {
         Ok(Server {
             keyspace,
             registry,
+            acl: Acl::new(&config, registry)?,
             clients: Clients::default(),
             stats: (0..=workers).map(|_| Arc::new(WorkerStats::new(registry.len()))).collect(),
             errors: ErrorStats::default(),
@@ -346,15 +355,17 @@ impl Server {
         store::alloc::peak_bytes();
     }
 
-    /// True if a password is set.
+    /// True if a new connection has to say who it is.
+    #[inline]
     pub fn requires_auth(&self) -> bool {
-        !self.config.bytes("requirepass").is_empty()
+        !self.acl.default_is_open()
     }
 
     /// CONFIG RESETSTAT.
     pub fn reset_stats(&self) {
         self.stats.iter().for_each(|stats| stats.reset());
         self.errors.reset();
+        self.acl.reset_stats();
         self.keyspace.reset_stats();
         store::alloc::reset_peak();
     }

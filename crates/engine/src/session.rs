@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use resp::Proto;
 
+use crate::acl::User;
 use crate::clients::Client;
 use crate::pubsub::{Space, Subscriptions};
 use crate::tracking::TrackingState;
@@ -33,7 +34,9 @@ pub struct Session {
     pub db: usize,
     /// Protocol version of its replies.
     pub proto: Proto,
-    /// It has given the password, or none is asked for.
+    /// Who it is: what it may do.
+    pub user: Arc<User>,
+    /// It has given a password, or none was asked for when it came.
     pub authenticated: bool,
     /// It sent HELLO or CLIENT SETINFO: it can read today's reply shapes.
     pub introduced: bool,
@@ -58,10 +61,13 @@ pub struct Session {
 }
 
 impl Session {
-    /// A fresh connection.
-    pub fn new(client: Arc<Client>, authenticated: bool) -> Session {
+    /// A fresh connection, as the default user.
+    pub fn new(client: Arc<Client>, user: Arc<User>) -> Session {
+        let authenticated = user.is_open();
+        client.user.store(user.id(), Relaxed);
         Session {
             client,
+            user,
             db: 0,
             proto: Proto::V2,
             authenticated,
@@ -99,10 +105,18 @@ impl Session {
         self.client.watching.store(self.watching.len() as u32, Relaxed);
     }
 
+    /// The connection is this user from now on.
+    pub fn become_user(&mut self, user: Arc<User>, authenticated: bool) {
+        self.client.user.store(user.id(), Relaxed);
+        self.user = user;
+        self.authenticated = authenticated;
+    }
+
     /// The connection as a command sees it that runs apart from it: on the long lane, or when it is served.
     pub fn snapshot(&self) -> Session {
         Session {
             client: self.client.clone(),
+            user: self.user.clone(),
             close_after_reply: false,
             subscriptions: None,
             tracking: None,

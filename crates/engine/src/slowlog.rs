@@ -107,6 +107,7 @@ pub fn clipped(command: &str, args: Args<'_>) -> Vec<Vec<u8>> {
 fn secrets(command: &str, args: Args<'_>) -> Vec<usize> {
     let mut secrets = Vec::new();
     match command {
+        "acl|setuser" | "acl|deluser" | "acl|getuser" => secrets.extend(2..args.len()),
         "auth" => secrets.extend(1..args.len()),
         "hello" => {
             let mut at = 2;

@@ -234,7 +234,7 @@ fn connect(server: &Server, clock: &ManualClock, number: usize) -> Session {
     let local = std::net::SocketAddr::from(([127, 0, 0, 1], 6379));
     let client = server.clients.open(Peer::Tcp { peer: local, local }, 0, clock.now().unix_ms);
     client.token.store(number as u32, Relaxed);
-    Session::new(client, !server.requires_auth())
+    Session::new(client, server.acl.default_user())
 }
 
 fn drain(mut out: Output, sent: &mut Vec<u8>) {

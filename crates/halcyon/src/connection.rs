@@ -281,6 +281,7 @@ impl Connection {
 #[cfg(test)]
 mod tests {
     use base::limits::STREAM_PIECE_BYTES;
+    use engine::acl::User;
     use engine::clients::{Clients, Peer};
     use resp::{Encoder, Proto};
 
@@ -290,7 +291,7 @@ mod tests {
     fn streaming(pieces: usize) -> (Connection, UnixStream) {
         let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
         let client = Clients::default().open(Peer::Unix("".into()), 0, 0);
-        let mut connection = Connection::new(Stream::Unix(ours), Session::new(client, true));
+        let mut connection = Connection::new(Stream::Unix(ours), Session::new(client, User::of_no_server()));
         let mut left = pieces;
         let stream = move |out: &mut Encoder<'_>| {
             out.bulk(&[b'x'; STREAM_PIECE_BYTES]);

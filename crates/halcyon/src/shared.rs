@@ -1,5 +1,6 @@
 //! What the threads of the process share, and how they reach each other.
 
+use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -102,6 +103,11 @@ impl Host for ProcessHost {
 
     fn log(&self, line: &str) {
         tracing::warn!("{line}");
+    }
+
+    fn fill_random(&self, bytes: &mut [u8]) {
+        let read = std::fs::File::open("/dev/urandom").and_then(|mut source| source.read_exact(bytes));
+        read.expect("system-randomness: /dev/urandom can be read");
     }
 
     fn shutdown(&self) {

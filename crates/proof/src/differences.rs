@@ -61,6 +61,31 @@ static REPLIES: &[Difference] = &[
         oracle: "-ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified.",
         halcyon: "-ERR Unbalanced 'xreadgroup' list of streams: for each stream key an ID or '>' must be specified.",
     },
+    Difference {
+        command: "",
+        oracle: "-NOPERM this user has no permissions to run the '*",
+        halcyon: "-NOPERM User *",
+    },
+    Difference {
+        command: "",
+        oracle: "-NOPERM this user has no permissions to access one of the keys used as arguments",
+        halcyon: "-NOPERM No permissions to access a key",
+    },
+    Difference {
+        command: "",
+        oracle: "-NOPERM this user has no permissions to access one of the channels used as arguments",
+        halcyon: "-NOPERM No permissions to access a channel",
+    },
+    Difference {
+        command: "ACL DRYRUN ",
+        oracle: "$\"This user has no permissions to *",
+        halcyon: "$\"User *",
+    },
+    Difference {
+        command: "HELLO",
+        oracle: "-NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH *",
+        halcyon: "-NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH *",
+    },
 ];
 
 /// Whether this pair of replies is a row of the table.

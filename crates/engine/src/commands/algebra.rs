@@ -250,7 +250,7 @@ mod tests {
         let server = Arc::new(Harness::new().server);
         let mut worker = Worker::new(0, server.stats[0].clone(), 1, server.clock.now());
         let peer = crate::clients::Peer::Unix("".into());
-        let mut session = Session::new(server.clients.open(peer, 0, 0), true);
+        let mut session = Session::new(server.clients.open(peer, 0, 0), server.acl.default_user());
         write_source(&server, initial_len);
 
         let runs = Arc::new(AtomicUsize::new(0));

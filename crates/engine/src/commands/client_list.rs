@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use base::num::parse_i64;
 
+use crate::acl::UserId;
 use crate::args::{Args, is};
 use crate::clients::{Client, Identity, Peer};
 use crate::ctx::Ctx;
@@ -48,8 +49,8 @@ pub(crate) fn info(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Cmd
     Ok(())
 }
 
-/// With more connections than this, describing them all would hold up others on the worker.
-const LISTED_ON_WORKER_MAX: u64 = 1000;
+/// With more connections than this, going through them all would hold up others on the worker.
+pub(crate) const LISTED_ON_WORKER_MAX: u64 = 1000;
 
 /// CLIENT LIST [TYPE type] [ID id ...]
 pub(crate) fn list(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
@@ -98,7 +99,7 @@ fn lines_of(server: &Server, clients: &[Arc<Client>], now_ms: i64) -> String {
 }
 
 /// Connections that nobody has killed; one that was killed may still be on its way out.
-fn alive(server: &Server) -> Vec<Arc<Client>> {
+pub(crate) fn alive(server: &Server) -> Vec<Arc<Client>> {
     let mut clients = server.clients.list();
     clients.retain(|client| !client.kill.load(Relaxed));
     clients
@@ -112,6 +113,14 @@ fn by_ids(server: &Server, ids: Args<'_>) -> CmdResult<Vec<Arc<Client>>> {
         found.extend(client.filter(|client| !client.kill.load(Relaxed)));
     }
     Ok(found)
+}
+
+/// A connection's line, without its end.
+pub(crate) fn line(server: &Server, client: &Client, now_ms: i64) -> String {
+    let mut line = String::new();
+    describe(server, client, now_ms, &mut line);
+    line.pop();
+    line
 }
 
 /// Appends a connection's line, in the fields and order of Redis 7.4.
@@ -131,7 +140,7 @@ fn describe(server: &Server, client: &Client, now_ms: i64, out: &mut String) {
     let _ = writeln!(
         out,
         "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} multi={} watch={} qbuf={} \
-         qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll={} omem={} tot-mem={} events=r cmd={} user=default redir={} \
+         qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll={} omem={} tot-mem={} events=r cmd={} user={} redir={} \
          resp={} lib-name={} lib-ver={}",
         client.id,
         client.peer.address(),
@@ -152,6 +161,7 @@ fn describe(server: &Server, client: &Client, now_ms: i64, out: &mut String) {
         output_bytes,
         held_bytes,
         command,
+        String::from_utf8_lossy(&server.acl.name_of(client.user.load(Relaxed))),
         client.redirect.load(Relaxed),
         client.resp.load(Relaxed),
         String::from_utf8_lossy(&lib_name),
@@ -180,6 +190,7 @@ fn flags(client: &Client) -> String {
 struct KillFilter<'a> {
     id: Option<u64>,
     client_type: Option<ClientType>,
+    user: Option<UserId>,
     address: Option<&'a [u8]>,
     local_address: Option<&'a [u8]>,
     age_min_s: Option<i64>,
@@ -187,10 +198,11 @@ struct KillFilter<'a> {
 }
 
 impl<'a> KillFilter<'a> {
-    fn parse(options: Args<'a>) -> CmdResult<KillFilter<'a>> {
+    fn parse(server: &Server, options: Args<'a>) -> CmdResult<KillFilter<'a>> {
         let mut filter = KillFilter {
             id: None,
             client_type: None,
+            user: None,
             address: None,
             local_address: None,
             age_min_s: None,
@@ -199,13 +211,13 @@ impl<'a> KillFilter<'a> {
         let mut at = 0;
         while at < options.len() {
             let value = options.get(at + 1).ok_or(Fault::SYNTAX)?;
-            filter.set(options.at(at), value)?;
+            filter.set(server, options.at(at), value)?;
             at += 2;
         }
         Ok(filter)
     }
 
-    fn set(&mut self, option: &[u8], value: &'a [u8]) -> CmdResult {
+    fn set(&mut self, server: &Server, option: &[u8], value: &'a [u8]) -> CmdResult {
         if is(option, "ID") {
             let id = parse_i64(value).and_then(|id| u64::try_from(id).ok()).filter(|id| *id > 0);
             self.id = Some(id.ok_or(Fault::Text("ERR client-id should be greater than 0"))?);
@@ -216,10 +228,9 @@ impl<'a> KillFilter<'a> {
         } else if is(option, "LADDR") {
             self.local_address = Some(value);
         } else if is(option, "USER") {
-            // There is one user; every connection is its.
-            if value != b"default" {
-                return Err(Fault::quoting("ERR No such user '", value, "'"));
-            }
+            let user = server.acl.find(value);
+            let user = user.ok_or_else(|| Fault::quoting("ERR No such user '", value, "'"))?;
+            self.user = Some(user.id());
         } else if is(option, "MAXAGE") {
             let age_s =
                 parse_i64(value).ok_or(Fault::Text("ERR maxage is not an integer or out of range"))?;
@@ -238,6 +249,7 @@ impl<'a> KillFilter<'a> {
     fn applies_to(&self, client: &Client, me: u64, now_s: i64) -> bool {
         self.id.is_none_or(|id| client.id == id)
             && self.client_type.is_none_or(|wanted| ClientType::of(client) == wanted)
+            && self.user.is_none_or(|id| client.user.load(Relaxed) == id)
             && self.address.is_none_or(|wanted| client.peer.address().as_bytes() == wanted)
             && self.local_address.is_none_or(|wanted| client.peer.local_address().as_bytes() == wanted)
             && self.age_min_s.is_none_or(|age_s| now_s - client.created_s >= age_s)
@@ -247,13 +259,13 @@ impl<'a> KillFilter<'a> {
 
 /// CLIENT KILL ip:port | option value [option value ...]
 pub(crate) fn kill(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
+    let (server, now_s) = (ctx.server(), ctx.now_ms() / 1000);
     let is_old_form = args.len() == 3;
     let filter = if is_old_form {
-        KillFilter { skip_me: false, address: Some(&args[2]), ..KillFilter::parse(args.from(3))? }
+        KillFilter { skip_me: false, address: Some(&args[2]), ..KillFilter::parse(server, args.from(3))? }
     } else {
-        KillFilter::parse(args.from(2))?
+        KillFilter::parse(server, args.from(2))?
     };
-    let (server, now_s) = (ctx.server(), ctx.now_ms() / 1000);
     let me = ctx.session().client.id;
     let candidates = match filter.id {
         Some(id) => Vec::from_iter(server.clients.get(id).filter(|client| !client.kill.load(Relaxed))),

@@ -43,7 +43,12 @@ pub(crate) fn set(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> C
     }
     let pairs: Vec<(&[u8], &[u8])> = pairs.iter().map(|[name, value]| (*name, *value)).collect();
     let is_local = ctx.session().client.peer.is_local();
-    ctx.server().config.set_from(&pairs, is_local)?;
+    let server = ctx.server();
+    let version = server.config.version();
+    server.config.set_from(&pairs, is_local)?;
+    if server.config.changed_since(version).1.contains(&"requirepass") {
+        server.acl.follow_requirepass();
+    }
     reply.ok();
     Ok(())
 }
@@ -57,7 +62,8 @@ pub(crate) fn resetstat(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -
 /// CONFIG REWRITE: waits for the disk, so it does not run on a worker.
 pub(crate) fn rewrite(ctx: &mut Ctx<'_>, _: Args<'_>, _: &mut Reply<'_>) -> CmdResult {
     ctx.defer(|lane| {
-        lane.server().config.rewrite().map_err(Fault::Owned)?;
+        let server = lane.server();
+        server.config.rewrite(&server.acl.config_lines()).map_err(Fault::Owned)?;
         lane.reply().ok();
         Ok(())
     });

@@ -5,13 +5,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use base::num::parse_i64;
 use resp::Proto;
 
+use crate::acl::{Context, DEFAULT_USER, Reason};
 use crate::args::{Args, db_index, int32, is};
 use crate::commands::client::valid_name;
 use crate::commands::{pubsub, transactions};
 use crate::ctx::Ctx;
 use crate::fault::{CmdResult, Fault};
 use crate::reply::Reply;
-use crate::server::{REDIS_VERSION, Server};
+use crate::server::REDIS_VERSION;
 use crate::session::{ReplyMode, Session};
 
 const WRONG_PASSWORD: Fault = Fault::Text("WRONGPASS invalid username-password pair or user is disabled.");
@@ -20,11 +21,9 @@ const NO_PASSWORD_SET: Fault = Fault::Text(
      correct?",
 );
 const HELLO_NEEDS_AUTH: Fault = Fault::Text(
-    "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH <user> <pass> option can be \
-     used to authenticate the client and select the RESP protocol version at the same time",
+    "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option \
+     can be used to authenticate the client and select the RESP protocol version at the same time",
 );
-/// The only user so far.
-const DEFAULT_USER: &[u8] = b"default";
 
 /// PING [message]
 pub(crate) fn ping(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
@@ -68,14 +67,15 @@ pub(crate) fn quit(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Cmd
 
 /// RESET: the connection as if it were new, but for what it said of its library.
 pub(crate) fn reset(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    let authenticated = !ctx.server().requires_auth();
     transactions::forget(ctx);
     ctx.unsubscribe_all();
     ctx.stop_tracking();
+    let user = ctx.server().acl.default_user();
     let session = ctx.session();
     use_db(session, 0);
     speak(session, reply, Proto::V2);
-    session.authenticated = authenticated;
+    let authenticated = user.is_open();
+    session.become_user(user, authenticated);
     session.reply_mode = ReplyMode::On;
     session.no_touch = false;
     session.readonly = false;
@@ -97,32 +97,30 @@ fn speak(session: &mut Session, reply: &mut Reply<'_>, proto: Proto) {
 pub(crate) fn auth(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     let server = ctx.server();
     let (user, password) = match args.len() {
-        2 if !server.requires_auth() => return Err(NO_PASSWORD_SET),
+        2 if server.acl.default_user().needs_no_password() => return Err(NO_PASSWORD_SET),
         2 => (DEFAULT_USER, &args[1]),
         3 => (&args[1], &args[2]),
         _ => return Err(Fault::SYNTAX),
     };
-    check_password(server, user, password)?;
-    ctx.session().authenticated = true;
+    log_in(ctx, user, password, &args[0])?;
     reply.ok();
     Ok(())
 }
 
-fn check_password(server: &Server, user: &[u8], password: &[u8]) -> CmdResult {
-    let wanted = server.config.bytes("requirepass");
-    if user == DEFAULT_USER && (wanted.is_empty() || same_bytes(&wanted, password)) {
-        return Ok(());
+/// Makes the connection this user; a refusal is logged as one of `command`.
+fn log_in(ctx: &mut Ctx<'_>, name: &[u8], password: &[u8], command: &[u8]) -> CmdResult {
+    let context = if ctx.is_nested() { Context::Multi } else { Context::TopLevel };
+    let (server, session) = (ctx.server(), ctx.session());
+    match server.acl.authenticate(name, password) {
+        Some(user) => {
+            session.become_user(user, true);
+            Ok(())
+        }
+        None => {
+            server.acl.log(server, &session.client, Reason::Auth, context, name, command);
+            Err(WRONG_PASSWORD)
+        }
     }
-    Err(WRONG_PASSWORD)
-}
-
-/// Equality in a time that depends on the lengths alone, so that a password cannot be guessed byte by byte.
-fn same_bytes(wanted: &[u8], given: &[u8]) -> bool {
-    let mut differences = u8::from(wanted.len() != given.len());
-    for (index, byte) in given.iter().enumerate() {
-        differences |= byte ^ wanted[index % wanted.len()];
-    }
-    differences == 0
 }
 
 /// What HELLO was asked for.
@@ -165,10 +163,9 @@ pub(crate) fn hello(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
     let hello = Hello::parse(args)?;
     let server = ctx.server();
     if let Some((user, password)) = hello.auth {
-        check_password(server, user, password)?;
-        ctx.session().authenticated = true;
+        log_in(ctx, user, password, &args[0])?;
     }
-    if !ctx.session().authenticated && server.requires_auth() {
+    if !ctx.session().authenticated {
         return Err(HELLO_NEEDS_AUTH);
     }
     let session = ctx.session();
@@ -201,9 +198,9 @@ pub(crate) fn hello(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
 mod tests {
     use crate::testing::Harness;
 
-    const NEEDS_AUTH: &str = "-NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH <user> \
-                              <pass> option can be used to authenticate the client and select the RESP protocol version at the \
-                              same time";
+    const NEEDS_AUTH: &str = "-NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH \
+                              <user> <pass> option can be used to authenticate the client and select the RESP protocol version \
+                              at the same time";
     const WRONG: &str = "-WRONGPASS invalid username-password pair or user is disabled.";
 
     #[test]

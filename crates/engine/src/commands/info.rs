@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use std::fmt::{Display, Write};
 
+use crate::acl::Reason;
 use crate::args::Args;
 use crate::commands::info_counts;
 use crate::commands::memory::MemoryFigures;
@@ -341,6 +342,10 @@ fn stats(source: &Source<'_>, fields: &mut Fields) {
     fields.add("client_output_pauses", server.total(|stats| &stats.output_pauses));
     fields.add_zeros(&["reply_buffer_shrinks", "reply_buffer_expands"]);
     fields.add("eventloop_cycles", server.total(|stats| &stats.loop_turns));
+    fields.add("acl_access_denied_auth", server.acl.denials(Reason::Auth));
+    fields.add("acl_access_denied_cmd", server.acl.denials(Reason::Command));
+    fields.add("acl_access_denied_key", server.acl.denials(Reason::Key));
+    fields.add("acl_access_denied_channel", server.acl.denials(Reason::Channel));
 }
 
 fn replication(source: &Source<'_>, fields: &mut Fields) {

@@ -1,5 +1,6 @@
 //! What commands do, one file per family.
 
+pub mod acl;
 pub mod algebra;
 pub(crate) mod bits;
 pub mod client;

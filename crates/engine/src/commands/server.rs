@@ -139,6 +139,7 @@ mod tests {
     struct Watched(Arc<AtomicBool>);
 
     impl Host for Watched {
+        fn fill_random(&self, _: &mut [u8]) {}
         fn kill(&self, _: &Client) {}
         fn post(&self, _: usize, _: crate::letter::Letter) {}
         fn shutdown(&self) {

@@ -8,6 +8,7 @@ use std::mem::take;
 
 use base::limits::BIG_INPUT_ELEMENTS;
 
+use crate::acl;
 use crate::args::Args;
 use crate::ctx::Ctx;
 use crate::fault::{CmdResult, Fault};
@@ -130,7 +131,9 @@ fn run(ctx: &mut Ctx<'_>, queue: &[Queued], watching: Vec<Watch>, reply: &mut Re
     for queued in queue {
         let info = ctx.server().registry.get(queued.command);
         let mark = reply.output().mark();
-        if let Err(fault) = ctx.call(info, queued.args.as_args(), reply) {
+        let (server, args) = (ctx.server(), queued.args.as_args());
+        let admitted = acl::admit_queued(server, ctx.session(), info, args);
+        if let Err(fault) = admitted.and_then(|()| ctx.call(info, args, reply)) {
             reply.output().rewind(mark);
             ctx.count_error(&fault);
             reply.encoder().error_bytes(fault.bytes());

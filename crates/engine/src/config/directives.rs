@@ -336,9 +336,9 @@ pub static DIRECTIVES: &[Directive] = &[
     list("shutdown-on-sigterm", "default", ListRule::ShutdownOptions),
     // Who may do what.
     optional("requirepass").sensitive().live(),
-    text("aclfile", "").immutable(),
-    int("acllog-max-len", 0, I64, 128),
-    word("acl-pubsub-default", CHANNEL_DEFAULTS, "resetchannels"),
+    text("aclfile", "").immutable().live(),
+    int("acllog-max-len", 0, I64, 128).live(),
+    word("acl-pubsub-default", CHANNEL_DEFAULTS, "resetchannels").live(),
     word("enable-protected-configs", GUARDS, "no").immutable().live(),
     word("enable-debug-command", GUARDS, "no").immutable().live(),
     word("enable-module-command", GUARDS, "no").immutable().live(),
@@ -498,7 +498,7 @@ pub struct FileDirective {
 
 /// The repeated directives of a file. `include` is dealt with by the reader itself.
 pub static FILE_DIRECTIVES: &[FileDirective] = &[
-    FileDirective { name: "user", arguments: (1, usize::MAX), effect: Effect::NotYet },
+    FileDirective { name: "user", arguments: (1, usize::MAX), effect: Effect::Live },
     FileDirective { name: "rename-command", arguments: (2, 2), effect: Effect::Live },
     FileDirective { name: "loadmodule", arguments: (1, usize::MAX), effect: Effect::NotYet },
     FileDirective { name: "list-max-ziplist-entries", arguments: (1, 1), effect: Effect::NotYet },

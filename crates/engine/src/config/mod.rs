@@ -21,6 +21,7 @@ use base::num::{parse_f64, parse_u64};
 use directives::{DIRECTIVES, Directive, Flags, index_of};
 pub use hot::Hot;
 pub use parse::{ConfigError, Notice};
+pub(crate) use rewrite::replace_file;
 pub use text::{memory_bytes, quoted, split_words};
 pub use value::cpu_list;
 use value::{Value, words_of};
@@ -296,9 +297,9 @@ impl Config {
     }
 
     /// `CONFIG REWRITE`: brings the file read at start up to date. Comments, order, includes and lines that still
-    /// hold stay as they are. The error is the whole reply without its `-`.
-    pub fn rewrite(&self) -> Result<(), String> {
-        rewrite::rewrite(self)
+    /// hold stay as they are; its `user` lines become `users`. The error is the whole reply without its `-`.
+    pub fn rewrite(&self, users: &[Vec<u8>]) -> Result<(), String> {
+        rewrite::rewrite(self, users)
     }
 
     /// Takes over new values, hot copies included, and counts the change.

@@ -321,7 +321,6 @@ impl Loader {
 fn file_notice(row: &FileDirective) -> String {
     match row.name {
         "loadmodule" => "'loadmodule' is ignored: modules cannot be loaded".to_string(),
-        "user" => "'user' has no effect yet".to_string(),
         name => format!("'{name}' is obsolete and ignored"),
     }
 }

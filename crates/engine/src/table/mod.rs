@@ -3,6 +3,7 @@
 //! Rows are data, one file per family. Routing, key locking, `COMMAND`, `COMMAND DOCS`, cluster checks
 //! and statistics derive from them.
 
+mod acl;
 mod bitmaps;
 mod cluster;
 mod command;
@@ -354,6 +355,27 @@ impl Group {
     }
 }
 
+/// Which arguments of a command are channels that it publishes or subscribes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChannelSpec {
+    /// The first of them.
+    pub first: usize,
+    /// The argument after the last of them; `usize::MAX`: all that follow are.
+    pub end: usize,
+    /// They are patterns.
+    pub are_patterns: bool,
+}
+
+impl ChannelSpec {
+    /// What PUBLISH has: one channel, at the first argument.
+    pub const ONE: Option<ChannelSpec> = Some(ChannelSpec { first: 1, end: 2, are_patterns: false });
+    /// What SUBSCRIBE has: all arguments are channels.
+    pub const ALL: Option<ChannelSpec> = Some(ChannelSpec { first: 1, end: usize::MAX, are_patterns: false });
+    /// What PSUBSCRIBE has: all arguments are patterns.
+    pub const ALL_PATTERNS: Option<ChannelSpec> =
+        Some(ChannelSpec { first: 1, end: usize::MAX, are_patterns: true });
+}
+
 /// One row of the table.
 #[derive(Clone, Copy)]
 pub struct Command {
@@ -367,6 +389,8 @@ pub struct Command {
     pub keys: &'static [KeySpec],
     /// Finds the keys where the specs alone cannot: SORT's STORE, or flags that depend on arguments.
     pub find_keys: Option<FindKeys>,
+    /// Its channels, if ACL rules are to look at any.
+    pub channels: Option<ChannelSpec>,
     /// ACL categories beyond those that the flags imply.
     pub categories: Categories,
     /// Hints for clients and proxies.
@@ -397,6 +421,7 @@ impl Command {
         flags: Flags::empty(),
         keys: &[],
         find_keys: None,
+        channels: None,
         categories: Categories::empty(),
         tips: &[],
         group: Group::Generic,

@@ -1,6 +1,6 @@
 //! Rows of publish and subscribe.
 
-use super::{Command, Flags, Group, KeyAccess, KeySpec};
+use super::{ChannelSpec, Command, Flags, Group, KeyAccess, KeySpec};
 use crate::commands::pubsub;
 
 const LISTENING: Flags =
@@ -21,6 +21,7 @@ pub const ROWS: &[Command] = &[
         name: "psubscribe",
         arity: -2,
         flags: LISTENING,
+        channels: ChannelSpec::ALL_PATTERNS,
         complexity: PER_NAME,
         summary: "Listens to the channels whose names fit patterns.",
         syntax: "pattern [pattern ...]",
@@ -31,6 +32,7 @@ pub const ROWS: &[Command] = &[
         name: "publish",
         arity: 3,
         flags: SENDING,
+        channels: ChannelSpec::ONE,
         complexity: SENT,
         summary: "Sends a message to a channel.",
         syntax: "channel message",
@@ -62,6 +64,7 @@ pub const ROWS: &[Command] = &[
         flags: SENDING,
         keys: SHARD_CHANNEL,
         since: "7.0.0",
+        channels: ChannelSpec::ONE,
         complexity: "O(N) where N is the number of subscribers.",
         summary: "Sends a message to a shard channel.",
         syntax: "shardchannel message",
@@ -74,6 +77,7 @@ pub const ROWS: &[Command] = &[
         flags: LISTENING,
         keys: SHARD_CHANNELS,
         since: "7.0.0",
+        channels: ChannelSpec::ALL,
         complexity: PER_NAME,
         summary: "Listens to shard channels.",
         syntax: "shardchannel [shardchannel ...]",
@@ -84,6 +88,7 @@ pub const ROWS: &[Command] = &[
         name: "subscribe",
         arity: -2,
         flags: LISTENING,
+        channels: ChannelSpec::ALL,
         complexity: PER_NAME,
         summary: "Listens to channels.",
         syntax: "channel [channel ...]",

@@ -93,6 +93,7 @@ const NAME_SLOTS: usize = 1024;
 
 /// Every family's rows.
 const FAMILIES: &[&[Command]] = &[
+    super::acl::ROWS,
     super::bitmaps::ROWS,
     super::cluster::ROWS,
     super::command::ROWS,

@@ -71,7 +71,7 @@ impl Worker {
         }
         self.engine.stats.connections.add(1);
         let client = server.clients.open(peer, self.index as u16, self.engine.now.unix_ms);
-        let session = Session::new(client, !server.requires_auth());
+        let session = Session::new(client, server.acl.default_user());
         let mut connection = Box::new(Connection::new(stream, session));
         if is_told_later {
             connection.out.tail().extend_from_slice(PROTECTED_MODE.as_bytes());
