@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU8, Ordering::Acquire, Ordering::Release};
 use parking_lot::RwLock;
 use resp::Args;
 
-use super::{DEFAULT_USER, Denied};
 use super::rules::{Rules, hex};
 use super::selector::Selector;
+use super::{DEFAULT_USER, Denied};
 use crate::table::{CommandInfo, KeyAccess};
 
 /// Tells the users of all times apart, those of one name too.
