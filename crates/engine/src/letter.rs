@@ -18,6 +18,13 @@ pub enum Letter {
     },
     /// A message for those of the worker's connections that have subscribed.
     Publish(Arc<Publication>),
+    /// The connection's user may use fewer channels than before: if it listens to one of the others, close it.
+    CheckChannels {
+        /// As above.
+        token: usize,
+        /// As above.
+        client_id: u64,
+    },
     /// The reply that a waiting connection waits for.
     Reply {
         /// As above.

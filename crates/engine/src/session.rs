@@ -112,6 +112,15 @@ impl Session {
         self.authenticated = authenticated;
     }
 
+    /// Whether it listens to channels that its user may not use any more.
+    pub fn listens_unduly(&self) -> bool {
+        let Some(subscriptions) = &self.subscriptions else { return false };
+        let Some(user) = self.user.renewed() else { return true };
+        let listens_to = |space| subscriptions.names(space).iter().map(move |name| (space, name));
+        let mut names = Space::ALL.into_iter().flat_map(listens_to);
+        names.any(|(space, name)| !user.may_use_channel(name, space == Space::Pattern))
+    }
+
     /// The connection as a command sees it that runs apart from it: on the long lane, or when it is served.
     pub fn snapshot(&self) -> Session {
         Session {

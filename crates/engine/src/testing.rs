@@ -101,7 +101,7 @@ impl Harness {
         let token = self.at;
         let mine = |letter: &Letter| match letter {
             Letter::Push { token: to, .. } | Letter::Reply { token: to, .. } => *to == token,
-            Letter::Publish(_) => true,
+            Letter::Publish(_) | Letter::CheckChannels { .. } => true,
         };
         self.spread_publications();
         let mut letters = self.host.letters.lock();
@@ -114,16 +114,22 @@ impl Harness {
             match letter {
                 Letter::Push { bytes, .. } => sent.extend_from_slice(&bytes),
                 Letter::Reply { output, .. } => drain(output, &mut sent),
-                Letter::Publish(_) => unreachable!("spread above"),
+                Letter::Publish(_) | Letter::CheckChannels { .. } => unreachable!("spread above"),
             }
         }
         show_all(&sent)
     }
 
-    /// Makes a push for each subscriber of each message, as the worker does.
+    /// Makes a push for each subscriber of each message, and looks at what connections listen to, as the worker does.
     fn spread_publications(&mut self) {
         let mut letters = Vec::new();
         for (worker, letter) in self.host.letters.lock().drain(..) {
+            if let Letter::CheckChannels { token, .. } = letter {
+                let of_number = self.others.get(token).and_then(Option::as_ref);
+                let session = of_number.unwrap_or(&self.session);
+                session.client.kill.fetch_or(session.listens_unduly(), Relaxed);
+                continue;
+            }
             let Letter::Publish(publication) = letter else {
                 letters.push((worker, letter));
                 continue;

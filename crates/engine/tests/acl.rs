@@ -309,11 +309,64 @@ fn channels_are_matched() {
     let default = harness.server.acl.default_user();
     assert_eq!(acl::check_channels(&default, [&b"x"[..]], true, 1), Ok(()));
 
+    let no = "-NOPERM No permissions to access a channel";
+    harness.check("ACL SETUSER bob nopass +@all &news:*", "+OK");
+    harness.check("AUTH bob x", "+OK");
+    for (line, expected) in [
+        ("PUBLISH news:1 x", ":0"),
+        ("PUBLISH other x", no),
+        ("SPUBLISH ab x", ":0"),
+        ("SPUBLISH abc x", no),
+        ("SUBSCRIBE news:1 abc", no),
+        ("PSUBSCRIBE a?b", no),
+        ("SSUBSCRIBE abc", no),
+        ("UNSUBSCRIBE abc", "[unsubscribe abc :0]"),
+        ("PUBSUB NUMSUB abc", "[abc :0]"),
+    ] {
+        harness.check(line, expected);
+    }
+
     for (default, expected) in [("allchannels", "&*"), ("resetchannels", "resetchannels")] {
         let mut harness = Harness::with_config(&[("acl-pubsub-default", default)]);
         harness.check("ACL SETUSER u (+get)", "+OK");
         let rules = format!("off sanitize-payload {expected} -@all ({expected} -@all +get)");
         assert_eq!(rules_of(&mut harness, "u"), rules);
+    }
+}
+
+#[test]
+fn who_may_listen_no_more_is_closed() {
+    let mut harness = Harness::new();
+    for (number, line) in [
+        (0, "ACL SETUSER bob on nopass +@all &*"),
+        (0, "ACL SETUSER tim on nopass +@all &a &b"),
+        (1, "AUTH bob x"),
+        (2, "AUTH bob x"),
+        (3, "AUTH bob x"),
+        (4, "AUTH tim x"),
+        (5, "AUTH bob x"),
+    ] {
+        assert_eq!(harness.on(number).run(line), "+OK", "{number}: {line}");
+    }
+    for (number, line) in [(1, "SUBSCRIBE a1"), (2, "PSUBSCRIBE a*"), (3, "SSUBSCRIBE b"), (4, "SUBSCRIBE b")]
+    {
+        assert!(harness.on(number).run(line).contains(":1"), "{number}: {line}");
+    }
+    let closed = |harness: &mut Harness| {
+        harness.on(0).received();
+        let is_closed = |id| harness.server.clients.get(id).is_none_or(|client| client.kill.load(Relaxed));
+        (1..=5_u64).filter(|number| is_closed(number + 1)).collect::<Vec<_>>()
+    };
+    for (line, expected) in [
+        ("ACL SETUSER tim &c", &[][..]),
+        ("ACL SETUSER bob resetchannels &b &a*", &[]),
+        ("ACL SETUSER bob resetchannels &a?", &[2, 3]),
+        ("ACL SETUSER bob resetchannels", &[1, 2, 3]),
+        ("ACL SETUSER tim resetchannels &a &b", &[1, 2, 3]),
+        ("ACL SETUSER tim resetchannels &a", &[1, 2, 3, 4]),
+    ] {
+        assert_eq!(harness.on(0).run(line), "+OK", "{line}");
+        assert_eq!(closed(&mut harness), expected, "{line}");
     }
 }
 

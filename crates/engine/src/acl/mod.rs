@@ -190,6 +190,8 @@ fn refusal(
             return Err(Fault::NO_AUTH);
         };
         session.user = user;
+        // Whoever made the change on the long lane was not looked at with the others.
+        session.close_after_reply |= session.listens_unduly();
     }
     let user = &session.user;
     let denied = user.check(info, args).err();
@@ -215,6 +217,21 @@ pub fn log_denied(
         _ => args.get(denied.at).unwrap_or_default(),
     };
     server.acl.log(server, client, denied.reason, context, user.name(), object);
+}
+
+/// Users whose connections have to be looked at after a change.
+#[derive(Debug, Default)]
+pub(crate) struct Concerned {
+    /// They are no more: their connections are closed.
+    pub(crate) deleted: Vec<UserId>,
+    /// They may use fewer channels than before: those that listen to others are closed.
+    pub(crate) narrowed: Vec<UserId>,
+}
+
+impl Concerned {
+    pub(crate) fn is_nobody(&self) -> bool {
+        self.deleted.is_empty() && self.narrowed.is_empty()
+    }
 }
 
 /// All users, and what was refused to them.
@@ -335,7 +352,7 @@ impl Acl {
     }
 
     /// ACL SETUSER: makes a user or changes one, by all modifiers or none. The error is the reply without `ERR`.
-    pub(crate) fn set_user(&self, name: &[u8], modifiers: Args<'_>) -> Result<(), Vec<u8>> {
+    pub(crate) fn set_user(&self, name: &[u8], modifiers: Args<'_>) -> Result<Concerned, Vec<u8>> {
         let _changing = self.changing.lock();
         let mut rules = match self.find(name) {
             Some(user) => user.rules().clone(),
@@ -343,8 +360,8 @@ impl Acl {
         };
         let modifiers: Vec<&[u8]> = modifiers.iter().collect();
         rules.apply_all(&modifiers, self.grammar()).map_err(|refused| refused.text())?;
-        self.put(name, rules);
-        Ok(())
+        let narrowed = self.put(name, rules);
+        Ok(Concerned { deleted: Vec::new(), narrowed: Vec::from_iter(narrowed) })
     }
 
     /// ACL DELUSER for one user: its connections have lost it at once. The answer is its number.
@@ -366,35 +383,41 @@ impl Acl {
         self.put(DEFAULT_USER, rules);
     }
 
-    fn put(&self, name: &[u8], rules: Rules) {
+    /// Makes a user, or changes one; its number if it may use fewer channels than before.
+    fn put(&self, name: &[u8], rules: Rules) -> Option<UserId> {
         let known = self.users.read().by_name.get(name).cloned();
-        match known {
-            Some(account) => account.change(Some(rules)),
-            None => drop(self.users.write().add(name, rules)),
-        }
+        let narrowed = match known {
+            Some(account) => {
+                let before = account.current();
+                account.change(Some(rules));
+                before.zip(account.current()).filter(|(before, now)| now.narrows_channels(before))
+            }
+            None => {
+                self.users.write().add(name, rules);
+                None
+            }
+        };
         self.default_is_open.store(self.default_user().is_open(), Relaxed);
+        narrowed.map(|(before, _)| before.id())
     }
 
-    /// Makes these users all there are; the default user is there in any case. The numbers of those deleted.
-    fn replace_all(&self, loaded: file::RulesByName) -> Vec<UserId> {
+    /// Makes these users all there are; the default user is there in any case.
+    fn replace_all(&self, mut loaded: file::RulesByName) -> Concerned {
         let _changing = self.changing.lock();
-        if !loaded.contains_key(DEFAULT_USER) {
-            self.put(DEFAULT_USER, Rules::open());
-        }
+        loaded.entry(DEFAULT_USER.to_vec()).or_insert_with(Rules::open);
         let gone: Vec<Vec<u8>> = {
             let users = self.users.read();
             let names = users.by_name.keys();
-            names.filter(|name| *name != DEFAULT_USER && !loaded.contains_key(*name)).cloned().collect()
+            names.filter(|name| !loaded.contains_key(*name)).cloned().collect()
         };
-        for (name, rules) in loaded {
-            self.put(&name, rules);
-        }
+        let narrowed = loaded.into_iter().filter_map(|(name, rules)| self.put(&name, rules)).collect();
         let mut users = self.users.write();
-        gone.iter().filter_map(|name| users.remove(name)).map(|account| account.id()).collect()
+        let deleted = gone.iter().filter_map(|name| users.remove(name)).map(|account| account.id()).collect();
+        Concerned { deleted, narrowed }
     }
 
     /// ACL LOAD: reads the disk. The error is the reply without `ERR`.
-    pub(crate) fn load(&self) -> Result<Vec<UserId>, Vec<u8>> {
+    pub(crate) fn load(&self) -> Result<Concerned, Vec<u8>> {
         let path = self.file().ok_or(NO_FILE)?;
         Ok(self.replace_all(file::load(&path, self.grammar())?))
     }

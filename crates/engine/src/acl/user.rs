@@ -173,6 +173,14 @@ impl User {
         self.is_unrestricted() || self.rules.all_selectors().any(may)
     }
 
+    /// Whether a subscription that `before` allowed might be refused by this user.
+    pub(super) fn narrows_channels(&self, before: &User) -> bool {
+        let keeps = |glob: &Vec<u8>| self.rules.all_selectors().any(|now| now.channels.contains(glob));
+        let keeps_all = |was: &Selector| !was.all_channels && was.channels.iter().all(keeps);
+        let allows_all = self.rules.all_selectors().any(|selector| selector.all_channels);
+        !allows_all && !before.rules.all_selectors().all(keeps_all)
+    }
+
     /// Whether this may be done to a key.
     pub fn may_use_key(&self, key: &[u8], access: KeyAccess) -> bool {
         self.rules.all_selectors().any(|selector| selector.may_use_key(key, access))

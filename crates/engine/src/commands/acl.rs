@@ -1,13 +1,14 @@
 //! ACL: users and their permissions, seen and changed at run time.
 
-use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
-use crate::acl::{self, DEFAULT_USER, User, UserId, line_of};
+use crate::acl::{self, Concerned, DEFAULT_USER, User, UserId, line_of};
 use crate::args::{Args, int, is};
 use crate::clients::Client;
 use crate::commands::client_list::{LISTED_ON_WORKER_MAX, alive};
 use crate::ctx::Ctx;
 use crate::fault::{CmdResult, Fault};
+use crate::letter::Letter;
 use crate::reply::Reply;
 use crate::server::Server;
 use crate::table::CATEGORY_WORDS;
@@ -63,8 +64,8 @@ pub(crate) fn setuser(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) 
     if acl::has_spaces(&args[2]) {
         return Err(Fault::Text("ERR Usernames can't contain spaces or null characters"));
     }
-    ctx.server().acl.set_user(&args[2], args.from(3)).map_err(fault)?;
-    reply.ok();
+    let concerned = ctx.server().acl.set_user(&args[2], args.from(3)).map_err(fault)?;
+    settle(ctx, concerned, reply, |reply| reply.ok());
     Ok(())
 }
 
@@ -74,38 +75,54 @@ pub(crate) fn deluser(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) 
     if names.iter().any(|name| name == DEFAULT_USER) {
         return Err(Fault::Text("ERR The 'default' user cannot be removed"));
     }
-    let server = ctx.server();
-    let deleted: Vec<UserId> = names.iter().filter_map(|name| server.acl.delete(name)).collect();
+    let acl = &ctx.server().acl;
+    let deleted: Vec<UserId> = names.iter().filter_map(|name| acl.delete(name)).collect();
     let count = deleted.len() as i64;
-    if count > 0 && server.clients.connected() > LISTED_ON_WORKER_MAX {
-        let me = ctx.session().client.clone();
-        ctx.defer(move |lane| {
-            close_connections_of(lane.server(), &deleted, &me);
-            lane.reply().int(count);
-            Ok(())
-        });
-        return Ok(());
-    }
-    let session = ctx.session();
-    close_connections_of(server, &deleted, &session.client);
-    if deleted.contains(&session.user.id()) {
-        session.become_user(server.acl.default_user(), false);
-        session.close_after_reply = true;
-    }
-    reply.int(count);
+    settle(ctx, Concerned { deleted, ..Concerned::default() }, reply, move |reply| reply.int(count));
     Ok(())
 }
 
-/// Closes the connections of users that are no more. They can do nothing already. `me` is left to get its reply: it is
-/// closed after that, or at its next command.
-fn close_connections_of(server: &Server, users: &[UserId], me: &Arc<Client>) {
-    if users.is_empty() {
+/// Closes connections after a change and answers; where there are many, not on the worker.
+fn settle(
+    ctx: &mut Ctx<'_>,
+    concerned: Concerned,
+    reply: &mut Reply<'_>,
+    answer: impl FnOnce(&mut Reply<'_>) + Send + 'static,
+) {
+    let server = ctx.server();
+    let session = ctx.session();
+    if concerned.is_nobody() {
+        answer(reply);
+    } else if server.clients.connected() > LISTED_ON_WORKER_MAX {
+        let me = session.client.clone();
+        ctx.defer(move |lane| {
+            close_connections(lane.server(), &concerned, &me);
+            answer(&mut lane.reply());
+            Ok(())
+        });
+    } else {
+        close_connections(server, &concerned, &session.client);
+        if concerned.deleted.contains(&session.user.id()) {
+            session.become_user(server.acl.default_user(), false);
+            session.close_after_reply = true;
+        }
+        session.close_after_reply |= session.listens_unduly();
+        answer(reply);
+    }
+}
+
+/// Closes connections of users that are no more, and those that listen to what their user may not. They can do nothing
+/// undue already. `me` gets its reply first, and is closed after it or at its next command.
+fn close_connections(server: &Server, concerned: &Concerned, me: &Client) {
+    if concerned.is_nobody() {
         return;
     }
-    let is_theirs = |client: &Client| users.contains(&client.user.load(std::sync::atomic::Ordering::Relaxed));
-    for client in alive(server) {
-        if client.id != me.id && is_theirs(&client) {
+    for client in alive(server).into_iter().filter(|client| client.id != me.id) {
+        let user = client.user.load(Relaxed);
+        if concerned.deleted.contains(&user) {
             server.host.kill(&client);
+        } else if concerned.narrowed.contains(&user) && client.is_subscribed() {
+            server.post(&client, |token, client_id| Letter::CheckChannels { token, client_id });
         }
     }
 }
@@ -267,8 +284,8 @@ pub(crate) fn dryrun(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -
 pub(crate) fn load(ctx: &mut Ctx<'_>, _: Args<'_>, _: &mut Reply<'_>) -> CmdResult {
     let me = ctx.session().client.clone();
     ctx.defer(move |lane| {
-        let deleted = lane.server().acl.load().map_err(fault)?;
-        close_connections_of(lane.server(), &deleted, &me);
+        let concerned = lane.server().acl.load().map_err(fault)?;
+        close_connections(lane.server(), &concerned, &me);
         lane.reply().ok();
         Ok(())
     });

@@ -59,6 +59,14 @@ impl Worker {
                 });
                 receivers.into_iter().for_each(|(token, bytes)| self.push(token, bytes));
             }
+            Letter::CheckChannels { token, client_id } => {
+                if self.is_client(token, client_id)
+                    && let Some(connection) =
+                        self.connections[token].take_if(|connection| connection.session.listens_unduly())
+                {
+                    self.forget(token, connection);
+                }
+            }
             Letter::Reply { token, client_id, output } => {
                 if self.is_client(token, client_id) {
                     self.end_wait(token, output);
