@@ -1,10 +1,11 @@
-//! Proof that Halcyon behaves as Redis does: the differential suite and the command fuzzer.
+//! Proof that Halcyon behaves as Redis does: the differential suite and the fuzzers of commands and payloads.
 
 mod differences;
 mod differential;
 mod dump;
 mod duo;
 mod fuzz;
+mod fuzz_restore;
 mod link;
 mod options;
 mod random;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
     let ran = match options.mode {
         Mode::Differential => differential::run(&options),
         Mode::FuzzCommands => fuzz::run(&options),
+        Mode::FuzzRestore => fuzz_restore::run(&options),
     };
     match ran {
         Ok(tally) => {

@@ -8,12 +8,14 @@ use crate::server::Binaries;
 pub const USAGE: &str = "\
 proof differential [OPTIONS]   Halcyon and a real redis-server side by side
 proof fuzz-commands [OPTIONS]  random garbage at Halcyon's commands
+proof fuzz-restore [OPTIONS]   damaged payloads at the codec and at Halcyon's RESTORE
 
   --halcyon BIN     Halcyon (default: $HALCYON_BIN, target/release/halcyon or target/ci/halcyon)
   --oracle BIN      the server that is right (default: redis-server; made for 7.0.15)
   --halcyon-arg ARG one more argument for Halcyon's side (repeat it; to see the suite fail)
   --seed N          where random sequences start (default 1)
   --commands N      random commands in all (default 200000; fuzz-commands: 100000)
+  --cases N         damaged payloads in all (default 100000)
   --only FAMILY     one family: strings, keys, lists, hashes, sets, sorted_sets, server ...
   --scripts-only    no random commands
   --random-only     no scripts
@@ -25,6 +27,7 @@ proof fuzz-commands [OPTIONS]  random garbage at Halcyon's commands
 pub enum Mode {
     Differential,
     FuzzCommands,
+    FuzzRestore,
 }
 
 /// Parsed options; see `USAGE`.
@@ -48,6 +51,7 @@ impl Options {
         let mode = match args.next().as_deref() {
             Some("differential") => Mode::Differential,
             Some("fuzz-commands") => Mode::FuzzCommands,
+            Some("fuzz-restore") => Mode::FuzzRestore,
             _ => return Err(USAGE.to_owned()),
         };
         let mut options = Options {
@@ -78,7 +82,7 @@ impl Options {
                         "--oracle" => options.binaries.oracle = PathBuf::from(value),
                         "--halcyon-arg" => options.binaries.halcyon_args.push(value),
                         "--seed" => options.seed = number()?,
-                        "--commands" => options.commands = number()? as usize,
+                        "--commands" | "--cases" => options.commands = number()? as usize,
                         "--only" => options.only = Some(value),
                         "--replay" => options.replay = Some(PathBuf::from(value)),
                         "--scripts" => options.scripts = PathBuf::from(value),

@@ -39,6 +39,7 @@ pub use cursor::{Cursor, ReadError};
 pub use decode::ValueDecoder;
 pub use encode::{Compression, ValueEncoder};
 pub use file::{Event, FileDecoder, FileEncoder, KeyFacts};
+pub use store::Thresholds;
 
 /// Codes of value types. The numbers are the format's.
 pub mod code {

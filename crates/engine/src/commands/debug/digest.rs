@@ -96,7 +96,7 @@ impl Digest {
     fn mix_stream(&mut self, stream: &Stream) {
         let mut entries = stream.iter();
         while let Some(entry) = entries.next() {
-            self.mix(entry.id.to_string().as_bytes());
+            self.mix(format!("{}.{}", entry.id.ms, entry.id.seq).as_bytes());
             for (name, value) in entry.fields {
                 self.mix(&name);
                 self.mix(&value);
