@@ -125,3 +125,17 @@ pub const TLS_HANDSHAKE_TURN_US: u64 = 500;
 pub const TLS_HANDSHAKE_TIMEOUT_US: u64 = 10_000_000;
 
 const _: () = assert!(TLS_WRITE_BYTES <= OUTPUT_HIGH_WATER_BYTES && TLS_WRITE_BYTES <= READ_BUFFER_BYTES);
+
+/// Time of one slice of eviction, in microseconds for each step of `maxmemory-eviction-tenacity` up to 10.
+pub const EVICTION_STEP_US: u64 = 50;
+
+/// Keys that are evicted between two looks at the clock.
+pub const EVICTION_SLICE_KEYS: usize = 16;
+
+/// Candidates for eviction that a worker keeps between evictions.
+pub const EVICTION_POOL_KEYS: usize = 16;
+
+/// Fewest bytes that `maxmemory-clients` can mean: with less, no client could talk to the server and mend it.
+pub const CLIENTS_BYTES_MIN: u64 = 128 * 1024;
+
+const _: () = assert!(10 * EVICTION_STEP_US <= TURN_US, "a slice of eviction fits in a connection's turn");

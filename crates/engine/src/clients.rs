@@ -12,6 +12,7 @@ use std::sync::atomic::{
 
 use parking_lot::Mutex;
 
+use crate::client_memory::ClientMemory;
 use crate::table::CommandId;
 use crate::tracking::{Mode, Tracker};
 
@@ -113,6 +114,12 @@ pub struct Client {
     pub queued: AtomicI32,
     /// Keys it watches.
     pub watching: AtomicU32,
+    /// Bytes that it holds in all, as last accounted; see [`Clients::set_memory`].
+    pub(crate) memory_bytes: AtomicU64,
+    /// In which list of [`crate::client_memory`] it is.
+    pub(crate) memory_list: AtomicU8,
+    /// It sent MONITOR.
+    pub is_monitor: AtomicBool,
     /// Bytes read and not run.
     pub input_bytes: AtomicU32,
     /// Bytes of unsent replies.
@@ -157,6 +164,11 @@ impl Client {
         usize::from(self.last_command.load(Relaxed)).checked_sub(1)
     }
 
+    /// True if others send to it: it stays with its worker, and silence is no reason to close it.
+    pub fn is_pushed_to(&self) -> bool {
+        self.is_subscribed() || self.is_monitor.load(Relaxed)
+    }
+
     /// What the client said of itself.
     pub fn identity(&self) -> Identity {
         self.identity.lock().as_deref().cloned().unwrap_or_default()
@@ -174,6 +186,7 @@ const SHARDS: usize = 16;
 #[derive(Default)]
 pub struct Clients {
     shards: [Mutex<HashMap<u64, Arc<Client>>>; SHARDS],
+    pub(crate) memory: ClientMemory,
     next_id: AtomicU64,
     connected: AtomicU64,
     blocked: AtomicU64,
@@ -204,6 +217,9 @@ impl Clients {
             redirect: AtomicI64::new(-1),
             queued: AtomicI32::new(-1),
             watching: AtomicU32::new(0),
+            memory_bytes: AtomicU64::new(0),
+            memory_list: AtomicU8::new(0),
+            is_monitor: AtomicBool::new(false),
             input_bytes: AtomicU32::new(0),
             output_bytes: AtomicU32::new(0),
             blocked: AtomicBool::new(false),
@@ -220,6 +236,8 @@ impl Clients {
         if self.shards[client.id as usize % SHARDS].lock().remove(&client.id).is_some() {
             self.connected.fetch_sub(1, Relaxed);
             self.set_blocked(client, false);
+            client.kill.store(true, Relaxed);
+            self.set_memory(client, 0);
         }
     }
 
@@ -245,6 +263,20 @@ impl Clients {
     /// The connection of this id.
     pub fn get(&self, id: u64) -> Option<Arc<Client>> {
         self.shards[id as usize % SHARDS].lock().get(&id).cloned()
+    }
+
+    /// The first connection, in no order, that `accept` takes; its second answer is whether to look further.
+    pub(crate) fn find(&self, mut accept: impl FnMut(&Client) -> (bool, bool)) -> Option<Arc<Client>> {
+        for shard in &self.shards {
+            for client in shard.lock().values() {
+                match accept(client) {
+                    (true, _) => return Some(client.clone()),
+                    (false, false) => return None,
+                    (false, true) => {}
+                }
+            }
+        }
+        None
     }
 
     /// Every connection, by ascending id. O(connections): for those who ask for it.

@@ -9,7 +9,8 @@ use base::clock::Now;
 use resp::Args;
 use store::entry::{Form, Payload};
 use store::{
-    Expiry, Instant, Kind, Locked, LongString, OwnedEntry, Position, Thresholds, Typed, Value, ValueRef, View,
+    Expiry, Frequency, Instant, Kind, Locked, LongString, OwnedEntry, Position, Thresholds, Touch, Typed,
+    Value, ValueRef, View,
 };
 
 use crate::acl;
@@ -142,8 +143,15 @@ impl<'a> Ctx<'a> {
 
     /// The instant for a lookup that counts as an access.
     #[inline]
-    fn touching(&self) -> Instant {
-        let touch = (!self.session.no_touch).then_some(self.worker.access_clock);
+    fn touching(&mut self) -> Instant {
+        let (hot, spare) = (self.server.config.hot(), self.session.no_touch);
+        let touch = if hot.maxmemory_policy().judges_by_frequency() {
+            let chance = (!spare).then(|| self.worker.rng.u32(..));
+            let (log_factor, decay_min) = (hot.lfu_log_factor(), hot.lfu_decay_time_min());
+            Some(Touch::Frequency(Frequency { chance, log_factor, decay_min }))
+        } else {
+            (!spare).then_some(Touch::Recency)
+        };
         Instant { now_ms: self.worker.now.unix_ms, touch }
     }
 
@@ -323,6 +331,13 @@ impl<'a> Ctx<'a> {
         self.locked().take(db, position, key, now_ms)
     }
 
+    /// Sets when or how often a key was used (see [`store::access`]), where a command is told; false if there is no
+    /// key.
+    pub fn set_access_clock(&mut self, key: &[u8], clock: u32) -> bool {
+        let (db, position, now_ms) = (self.db(), self.position(key), self.now_ms());
+        self.locked().set_clock(db, position, key, clock, now_ms)
+    }
+
     /// A copy of a key's value and time to live, in any database; O(1).
     pub fn read_entry(&mut self, db: usize, key: &[u8]) -> Option<OwnedEntry> {
         let (position, at) = (self.position(key), self.peeking());
@@ -339,12 +354,6 @@ impl<'a> Ctx<'a> {
     pub fn put_entry(&mut self, db: usize, key: &[u8], entry: &OwnedEntry) {
         let (position, at) = (self.position(key), self.touching());
         self.locked().put_owned(db, position, key, entry, at);
-    }
-
-    /// Sets the access clock of a key, if it is there.
-    pub fn set_access_clock(&mut self, key: &[u8], clock: u32) {
-        let (db, position, now_ms) = (self.db(), self.position(key), self.now_ms());
-        let _ = self.locked().get(db, position, key, Instant { now_ms, touch: Some(clock) });
     }
 
     /// Leaves the rest to the long lane: for work over inputs that would stall the worker's other

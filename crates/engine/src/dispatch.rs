@@ -11,6 +11,7 @@ use crate::acl;
 use crate::blocking;
 use crate::clients::Client;
 use crate::ctx::Ctx;
+use crate::eviction::{self, Room};
 use crate::fault::{CmdResult, Fault};
 use crate::lane::Call;
 use crate::output::Output;
@@ -283,7 +284,7 @@ fn run_one<'s>(
         session.reply_mode = ReplyMode::Skip;
     }
     let mut ran = None;
-    let result = match admit(server, session, args, info) {
+    let result = match admit(server, worker, session, args, info) {
         Ok(info) if session.multi.is_some() && !info.spec.flags.contains(Flags::OUTSIDE_MULTI) => {
             queue(server, session, info, args, out)
         }
@@ -407,6 +408,7 @@ fn swallow(session: &mut Session, mark: crate::output::Mark, out: &mut Output) {
 #[inline]
 fn admit<'s>(
     server: &'s Server,
+    worker: &mut Worker,
     session: &mut Session,
     args: Args<'_>,
     info: Result<&'s CommandInfo, ()>,
@@ -429,15 +431,30 @@ fn admit<'s>(
             info.full_name
         )));
     }
-    let needs_memory = info.spec.flags.contains(Flags::DENYOOM)
-        || session
-            .multi
-            .as_ref()
-            .is_some_and(|multi| info.spec.name == "exec" && multi.flags().contains(Flags::DENYOOM));
-    if needs_memory && server.out_of_memory() {
-        return Err(Fault::OOM);
+    if server.config.hot().maxmemory_bytes() > 0 {
+        admit_to_memory(server, worker, session, info)?;
     }
     Ok(info)
+}
+
+/// Makes room for a command that may need memory. Refuses it if that fails and the command itself, or one that was
+/// queued before it, says that it needs some; and any that would be queued.
+#[inline]
+fn admit_to_memory(server: &Server, worker: &mut Worker, session: &Session, info: &CommandInfo) -> CmdResult {
+    let flags = info.spec.flags;
+    let needs_memory = match &session.multi {
+        None => flags.contains(Flags::DENYOOM),
+        Some(multi) if flags.contains(Flags::OUTSIDE_MULTI) => {
+            info.spec.name == "exec" && multi.flags().contains(Flags::DENYOOM)
+        }
+        Some(_) => true,
+    };
+    // What scripts are going to run is not known yet: there is room made for them, and they are not refused.
+    if !needs_memory && !flags.contains(Flags::MAY_REPLICATE) {
+        return Ok(());
+    }
+    let room = eviction::make_room(server, worker);
+    if needs_memory && room == Room::None { Err(Fault::OOM) } else { Ok(()) }
 }
 
 #[inline]

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use parking_lot::Mutex;
 
+use crate::server::Server;
+
 /// Samples kept of an event (Redis: LATENCY_TS_LEN).
 const SAMPLES_MAX: usize = 160;
 
@@ -32,6 +34,14 @@ impl LatencyMonitor {
         }
         if event.samples.len() > SAMPLES_MAX {
             event.samples.pop_front();
+        }
+    }
+
+    /// Notes an event that took `elapsed_us`, if the monitor is on and that is long enough.
+    pub fn record_above(&self, server: &Server, name: &str, elapsed_us: u64, now_s: i64) {
+        let threshold_ms = server.config.hot().latency_monitor_threshold_ms();
+        if threshold_ms > 0 && elapsed_us >= threshold_ms as u64 * 1000 {
+            self.record(name, elapsed_us / 1000, now_s);
         }
     }
 

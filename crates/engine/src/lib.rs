@@ -6,6 +6,7 @@
 pub mod acl;
 pub mod args;
 pub mod blocking;
+pub mod client_memory;
 pub mod clients;
 pub mod cluster_face;
 mod commands;
@@ -14,6 +15,7 @@ pub mod config;
 pub mod ctx;
 pub mod dispatch;
 pub mod effects;
+pub mod eviction;
 pub mod fault;
 pub mod lane;
 pub mod latency;

@@ -199,6 +199,8 @@ pub struct Server {
     pub resident_bytes: AtomicU64,
     /// Events of the latency monitor.
     pub latency: crate::latency::LatencyMonitor,
+    /// Since when memory has been above its limit.
+    pub exceeded: crate::eviction::Exceeded,
     /// The face of a cluster of one node.
     pub cluster: crate::cluster_face::ClusterFace,
     /// Clients that wait for keys.
@@ -242,6 +244,7 @@ impl Server {
             startup_bytes: store::alloc::used_bytes() as u64,
             resident_bytes: AtomicU64::new(host.resident_bytes()),
             latency: crate::latency::LatencyMonitor::default(),
+            exceeded: crate::eviction::Exceeded::default(),
             cluster,
             waiters: Waiters::default(),
             watches: Watches::default(),
@@ -279,25 +282,27 @@ impl Server {
 
     /// A slice of active expiry: see [`Keyspace::expire_slice`].
     pub fn expire_slice(&self, stripe: usize, now_ms: i64, keys_max: usize) -> (usize, bool) {
-        self.keyspace.expire_slice(stripe, now_ms, keys_max, &mut |db, key, lapse| {
-            if self.watches.any() {
-                self.watches.touch(db, key);
-            }
-            let tell = |class, name| pubsub::publish_event(self, None, db, class, name, key);
-            match lapse {
-                Lapse::Key => tell(Event::Expired, "expired"),
-                Lapse::Fields { emptied, .. } => {
-                    tell(Event::Hash, "hexpired");
-                    if emptied {
-                        tell(Event::Generic, "del");
-                    }
-                }
-            }
-            if self.tracking.any() {
-                tracking::invalidate(self, None, key, None);
-                tracking::broadcast(self, None, &[key], None);
+        self.keyspace.expire_slice(stripe, now_ms, keys_max, &mut |db, key, lapse| match lapse {
+            Lapse::Key => self.key_lost(db, key, &[(Event::Expired, "expired")]),
+            Lapse::Fields { emptied: false, .. } => self.key_lost(db, key, &[(Event::Hash, "hexpired")]),
+            Lapse::Fields { emptied: true, .. } => {
+                self.key_lost(db, key, &[(Event::Hash, "hexpired"), (Event::Generic, "del")]);
             }
         })
+    }
+
+    /// Tells that a key, or a part of it, has ended by itself: `events` are Redis's. Its stripe is held.
+    pub(crate) fn key_lost(&self, db: usize, key: &[u8], events: &[(Event, &'static str)]) {
+        if self.watches.any() {
+            self.watches.touch(db, key);
+        }
+        for (class, name) in events {
+            pubsub::publish_event(self, None, db, *class, name, key);
+        }
+        if self.tracking.any() {
+            tracking::invalidate(self, None, key, None);
+            tracking::broadcast(self, None, &[key], None);
+        }
     }
 
     /// Sends a letter to a connection, wherever it lives. A connection that others write to does not move.
@@ -351,6 +356,7 @@ impl Server {
         rates.input.sample(input, now_us);
         rates.output.sample(output, now_us);
         drop(rates);
+        self.clients.advance_recent(now_us / 1_000_000);
         self.resident_bytes.store(self.host.resident_bytes(), Relaxed);
         store::alloc::peak_bytes();
     }
@@ -367,13 +373,13 @@ impl Server {
         self.errors.reset();
         self.acl.reset_stats();
         self.keyspace.reset_stats();
+        self.exceeded.reset();
         store::alloc::reset_peak();
     }
 
     /// True if memory is full and a command that needs more must be refused.
     #[inline]
     pub fn out_of_memory(&self) -> bool {
-        let limit = self.config.hot().maxmemory_bytes();
-        limit > 0 && store::alloc::used_bytes() as u64 > limit
+        crate::eviction::is_over_limit(self)
     }
 }

@@ -86,7 +86,7 @@ impl Session {
 
     /// True if others send to this connection where it lives: it does not move to another worker.
     pub fn is_bound(&self) -> bool {
-        self.subscriptions.is_some() || self.tracking.is_some()
+        self.subscriptions.is_some() || self.tracking.is_some() || self.client.is_monitor.load(Relaxed)
     }
 
     /// Shows other threads what it has subscribed to.

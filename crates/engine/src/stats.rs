@@ -144,8 +144,14 @@ pub struct WorkerStats {
     pub loop_turns: Counter,
     /// Writes: changed keys, as `rdb_changes_since_last_save` counts them.
     pub dirty: Counter,
-    /// Connections closed for their query buffer or output limit.
+    /// Connections closed for their query buffer's limit.
     pub limit_disconnections: Counter,
+    /// Connections closed for their unsent replies' limit.
+    pub output_limit_disconnections: Counter,
+    /// Keys evicted for want of memory.
+    pub evicted_keys: Counter,
+    /// Connections closed for want of memory.
+    pub evicted_clients: Counter,
     commands_by_id: Box<[CommandStats]>,
 }
 
@@ -167,6 +173,9 @@ impl WorkerStats {
             loop_turns: Counter::default(),
             dirty: Counter::default(),
             limit_disconnections: Counter::default(),
+            output_limit_disconnections: Counter::default(),
+            evicted_keys: Counter::default(),
+            evicted_clients: Counter::default(),
             commands_by_id: (0..commands).map(|_| CommandStats::default()).collect(),
         }
     }
@@ -203,6 +212,9 @@ impl WorkerStats {
             &self.errors,
             &self.loop_turns,
             &self.limit_disconnections,
+            &self.output_limit_disconnections,
+            &self.evicted_keys,
+            &self.evicted_clients,
         ];
         counters.into_iter().for_each(Counter::reset);
         self.commands_by_id.iter().for_each(CommandStats::reset);

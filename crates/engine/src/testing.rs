@@ -166,6 +166,12 @@ impl Harness {
         self
     }
 
+    /// Evicts the key that the policy names; false if there is none.
+    pub fn evict_one(&mut self) -> bool {
+        self.worker.set_now(self.clock.now());
+        crate::eviction::evict_one(&self.server, &mut self.worker) == crate::eviction::Attempt::Evicted
+    }
+
     /// Moves the clock.
     pub fn advance_ms(&mut self, ms: u64) {
         self.clock.advance_ms(ms);

@@ -6,6 +6,7 @@ use base::clock::Now;
 
 use crate::blocking::{Unserved, Waiter};
 use crate::effects::Effects;
+use crate::eviction::Evictor;
 use crate::lane::Deferred;
 use crate::letter::Letter;
 use crate::pubsub::Subscribers;
@@ -21,8 +22,6 @@ pub struct Worker {
     pub rng: fastrand::Rng,
     /// The instant of the batch that runs.
     pub now: Now,
-    /// The 24-bit access clock, in seconds.
-    pub access_clock: u32,
     /// When the turn of the connection that runs is over (`now.mono_us`): it goes on in its next.
     pub turn_ends_us: u64,
     /// What the command that just ran left to the long lane.
@@ -41,6 +40,8 @@ pub struct Worker {
     pub outbox: Vec<Letter>,
     /// Waiting clients whose turn has come, but who need stripes that were not to be had.
     pub(crate) unserved: Vec<Unserved>,
+    /// Which keys are to go next where memory is bounded.
+    pub(crate) evictor: Evictor,
     /// Scratch for the stripes of a command's keys.
     pub(crate) stripes: Vec<usize>,
 }
@@ -48,12 +49,11 @@ pub struct Worker {
 impl Worker {
     /// A worker; `seed` decides its randomness.
     pub fn new(index: u16, stats: Arc<WorkerStats>, seed: u64, now: Now) -> Worker {
-        let mut worker = Worker {
+        Worker {
             index,
             stats,
             rng: fastrand::Rng::with_seed(seed),
             now,
-            access_clock: 0,
             turn_ends_us: u64::MAX,
             deferred: None,
             blocked: None,
@@ -63,27 +63,14 @@ impl Worker {
             subscribers: Subscribers::default(),
             outbox: Vec::new(),
             unserved: Vec::new(),
+            evictor: Evictor::default(),
             stripes: Vec::new(),
-        };
-        worker.set_now(now);
-        worker
+        }
     }
 
     /// Takes over a clock reading.
     #[inline]
     pub fn set_now(&mut self, now: Now) {
         self.now = now;
-        self.access_clock = access_clock(now.unix_ms);
     }
-}
-
-/// The 24-bit access clock of an instant: seconds, wrapping after 194 days.
-#[inline]
-pub fn access_clock(unix_ms: i64) -> u32 {
-    (unix_ms / 1000) as u32 & 0xff_ffff
-}
-
-/// Seconds since an access clock was stamped.
-pub fn idle_seconds(stamped: u32, now_ms: i64) -> u32 {
-    access_clock(now_ms).wrapping_sub(stamped) & 0xff_ffff
 }

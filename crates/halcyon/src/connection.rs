@@ -19,6 +19,8 @@ use std::sync::Arc;
 
 use base::limits::{OUTPUT_HIGH_WATER_BYTES, OUTPUT_LOW_WATER_BYTES};
 use engine::blocking::Waiter;
+use engine::clients::Client;
+use engine::config::OutputBufferLimits;
 use engine::output::Output;
 use engine::session::Session;
 use mio::event::Source;
@@ -176,6 +178,8 @@ pub struct Connection {
     pub queued: bool,
     /// The output passed the high-water mark and has not fallen below the low one.
     pub draining: bool,
+    /// Since when (`mono_us`) the output has been above its class's soft limit.
+    above_soft_since_us: Option<u64>,
 }
 
 /// How sending went.
@@ -211,6 +215,7 @@ impl Connection {
             aborted: false,
             queued: false,
             draining: false,
+            above_soft_since_us: None,
         }
     }
 
@@ -233,6 +238,29 @@ impl Connection {
             && self.out.is_empty()
             && self.input.is_empty()
             && self.wait == Wait::None
+    }
+
+    /// True if more is unsent than `client-output-buffer-limit` allows, or has been for too long. To be asked whenever
+    /// something was appended, and now and then as long as something is unsent.
+    pub fn is_over_output_limit(&mut self, limits: &OutputBufferLimits, now_us: u64) -> bool {
+        let client = &self.session.client;
+        let limit = if client.is_subscribed() { limits.pubsub } else { limits.normal };
+        let unsent_bytes = self.out.pending_bytes() as u64;
+        if limit.soft_bytes == 0 || unsent_bytes < limit.soft_bytes {
+            self.above_soft_since_us = None;
+        }
+        let is_above_soft = limit.soft_bytes > 0 && unsent_bytes >= limit.soft_bytes && {
+            let since_us = *self.above_soft_since_us.get_or_insert(now_us);
+            now_us.saturating_sub(since_us) > limit.soft_s.saturating_mul(1_000_000)
+        };
+        is_above_soft || (limit.hard_bytes > 0 && unsent_bytes >= limit.hard_bytes)
+    }
+
+    /// Memory that the connection holds.
+    pub fn memory_bytes(&self) -> usize {
+        let queued = self.session.multi.as_ref().map_or(0, |multi| multi.memory_bytes());
+        let buffers = self.input.capacity() + self.out.memory_bytes();
+        size_of::<Connection>() + size_of::<Client>() + buffers + queued
     }
 
     /// Sends what the socket takes: at most about `share_bytes`, and of replies made piece by piece at least one piece,
@@ -280,9 +308,12 @@ impl Connection {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+
     use base::limits::STREAM_PIECE_BYTES;
     use engine::acl::User;
     use engine::clients::{Clients, Peer};
+    use engine::config::OutputBufferLimit;
     use resp::{Encoder, Proto};
 
     use super::*;
@@ -302,6 +333,40 @@ mod tests {
         // Replies of later commands, more than a piece of them.
         connection.out.tail().extend_from_slice(&[b'y'; STREAM_PIECE_BYTES + 1]);
         (connection, theirs)
+    }
+
+    #[test]
+    fn output_limits_are_hard_or_last() {
+        let limit = |hard_bytes, soft_bytes, soft_s| OutputBufferLimit { hard_bytes, soft_bytes, soft_s };
+        let limits = OutputBufferLimits {
+            normal: limit(100, 0, 0),
+            replica: limit(1, 0, 0),
+            pubsub: limit(1000, 50, 2),
+        };
+        let (ours, _theirs) = UnixStream::pair().expect("a pair of sockets");
+        let client = Clients::default().open(Peer::Unix("".into()), 0, 0);
+        let mut connection = Connection::new(Stream::Unix(ours), Session::new(client, User::of_no_server()));
+        // Whether it subscribes, what is unsent, the second, and whether it is too much.
+        for (subscriber, unsent, at_s, expected) in [
+            (false, 99, 0, false),
+            (false, 100, 0, true),
+            (true, 100, 1, false),
+            (true, 100, 3, false),
+            (true, 100, 4, true),
+            (true, 49, 5, false),
+            (true, 50, 6, false),
+            (true, 50, 8, false),
+            (true, 50, 9, true),
+            (true, 999, 9, true),
+            (true, 10, 9, false),
+            (true, 1000, 9, true),
+        ] {
+            connection.session.client.channels.store(u32::from(subscriber), Relaxed);
+            connection.out = Output::new();
+            connection.out.tail().resize(unsent, b'x');
+            let is_over = connection.is_over_output_limit(&limits, at_s * 1_000_000);
+            assert_eq!(is_over, expected, "{unsent} bytes at {at_s} s");
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@ use base::limits::{
     BATCH_COMMANDS, INPUT_GROWTH_BYTES_MAX, OUTPUT_BUFFER_BYTES, READ_BUFFER_BYTES, TURN_COMMANDS_MAX,
     TURN_OUTPUT_BYTES, TURN_STREAM_US, TURN_US,
 };
+use engine::config::OutputBufferLimits;
 use engine::dispatch::{Stop, run_batch};
 use engine::worker::Worker as Engine;
 use mio::{Events, Poll, Token};
@@ -65,7 +66,11 @@ pub struct Worker {
     /// Stripes with more due keys than the last slice removed are visited without waiting for a tick.
     expiring: bool,
     expire_at_stripe: usize,
+    /// Memory was above its limit after the last slice of eviction: the next does not wait for a tick.
+    evicting: bool,
     timeout_at: usize,
+    /// The limits of unsent replies, and the configuration's version that they are of.
+    output_limits: (u64, OutputBufferLimits),
     balance_at: usize,
     /// Listeners that had more connections than one turn accepts.
     accept_again: Vec<usize>,
@@ -109,6 +114,8 @@ impl Worker {
         }
         let now = shared.server.clock.now();
         let engine = Engine::new(index as u16, shared.server.stats[index].clone(), seed, now);
+        let config = &shared.server.config;
+        let output_limits = (config.version(), config.output_buffer_limits());
         Ok(Worker {
             shared,
             index,
@@ -127,7 +134,9 @@ impl Worker {
             next_tick_us: now.mono_us,
             expiring: false,
             expire_at_stripe: 0,
+            evicting: false,
             timeout_at: 0,
+            output_limits,
             balance_at: 0,
             accept_again: Vec::new(),
             accept_later: Vec::new(),
@@ -171,8 +180,8 @@ impl Worker {
     }
 
     fn poll_timeout(&self) -> Duration {
-        let has_more = !self.ready.is_empty() || !self.accept_again.is_empty() || self.expiring;
-        if has_more || self.handshakes.is_due() {
+        let has_more = !self.ready.is_empty() || !self.accept_again.is_empty();
+        if has_more || self.expiring || self.evicting || self.handshakes.is_due() {
             return Duration::ZERO;
         }
         let mut wait_us = self.next_tick_us.saturating_sub(self.engine.now.mono_us);
@@ -216,6 +225,9 @@ impl Worker {
                 turn = Turn::Close;
             }
         }
+        if turn != Turn::Close && !connection.out.is_empty() && self.is_over_output_limit(&mut connection) {
+            turn = Turn::Close;
+        }
         if turn == Turn::Close {
             self.forget(token, connection);
             return;
@@ -228,9 +240,14 @@ impl Worker {
         }
         let client = &connection.session.client;
         client.last_active_ms.store(self.engine.now.unix_ms, Relaxed);
-        client.input_bytes.store(connection.input.len() as u32, Relaxed);
-        client.output_bytes.store(connection.out.memory_bytes() as u32, Relaxed);
+        let (input_bytes, output_bytes) = (connection.input.len(), connection.out.memory_bytes());
+        client.input_bytes.store(input_bytes as u32, Relaxed);
+        client.output_bytes.store(output_bytes as u32, Relaxed);
+        let clients = &self.shared.server.clients;
+        clients.note_buffers(input_bytes as u64, output_bytes as u64);
+        clients.set_memory(client, connection.memory_bytes() as u64);
         self.connections[token] = Some(connection);
+        self.evict_clients();
     }
 
     /// Sends, runs and reads until there is nothing to do, or the connection's share is used up.

@@ -45,9 +45,14 @@ pub(crate) fn count(bytes: isize) {
 
 /// Bytes allocated and not freed, by the whole process: heap, slabs in use and buffers.
 pub fn used_bytes() -> usize {
-    let total: isize = BYTES.iter().map(|shard| shard.0.load(Relaxed)).sum();
+    // A thread takes its shard before it counts: those beyond the last taken are empty.
+    let taken = NEXT_SHARD.load(Relaxed).clamp(1, SHARDS);
+    let total: isize = BYTES[..taken].iter().map(|shard| shard.0.load(Relaxed)).sum();
     let total = total.max(0) as usize;
-    PEAK_BYTES.fetch_max(total, Relaxed);
+    // Asked before every command where memory is bounded: the peak is written when it rises only.
+    if total > PEAK_BYTES.load(Relaxed) {
+        PEAK_BYTES.fetch_max(total, Relaxed);
+    }
     total
 }
 

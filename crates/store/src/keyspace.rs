@@ -33,7 +33,7 @@ use crate::table::{self, HASH_BITS};
 const SLOTS: usize = SLOT_COUNT as usize;
 /// Locks that the keyspace is cut into.
 pub const STRIPES: usize = 1024;
-const STRIPE_SLOTS: usize = SLOTS / STRIPES;
+pub(crate) const STRIPE_SLOTS: usize = SLOTS / STRIPES;
 const COUNT_SHARDS: usize = 16;
 /// How long a worker waits for a stripe before it looks whether somebody holds it for long.
 const LOCK_PATIENCE: Duration = Duration::from_micros(100);
@@ -146,13 +146,23 @@ impl Database {
         self.counts[position.stripe() % COUNT_SHARDS].timed_hashes.fetch_add(by, Relaxed);
     }
 
+    /// The root of a slot's table.
+    pub(crate) fn root_of(&self, slot: usize) -> &Word {
+        &self.roots[slot]
+    }
+
+    /// Keys with a time to live.
+    pub(crate) fn expires(&self) -> usize {
+        self.total(|counts| &counts.expires).max(0) as usize
+    }
+
     fn total(&self, field: impl Fn(&Counts) -> &AtomicI64) -> i64 {
         // A sum of times wraps, as its parts do, where a client sets times near the end of i64.
         self.counts.iter().fold(0, |sum, counts| sum.wrapping_add(field(counts).load(Relaxed)))
     }
 
     /// The slot of the `nth` key, counted from one slot to the next. Looks at one shard's slots only.
-    fn slot_of_nth(&self, mut nth: usize) -> Option<usize> {
+    pub(crate) fn slot_of_nth(&self, mut nth: usize) -> Option<usize> {
         let mut is_among = |keys: usize| {
             let found = nth < keys;
             if !found {
@@ -310,7 +320,7 @@ impl Keyspace {
     }
 
     #[inline]
-    fn patient_lock(&self, stripe: usize) -> Option<MutexGuard<'_, StripeState>> {
+    pub(crate) fn patient_lock(&self, stripe: usize) -> Option<MutexGuard<'_, StripeState>> {
         match self.stripes[stripe].state.try_lock() {
             Some(state) => Some(state),
             None => self.patient_lock_slow(stripe),
@@ -406,7 +416,7 @@ impl Keyspace {
     /// Keys, expiries and mean time to live of a database.
     pub fn size(&self, db: usize, now_ms: i64) -> DbSize {
         let Some((_, database)) = self.built(db) else { return DbSize::default() };
-        let expires = database.total(|counts| &counts.expires).max(0);
+        let expires = database.expires() as i64;
         let sum_ms = database.total(|counts| &counts.expire_sum_ms);
         let avg_ttl_ms = match expires {
             0 => 0,
@@ -446,6 +456,10 @@ impl Keyspace {
         self.expired_keys.store(0, Relaxed);
         self.expired_fields.store(0, Relaxed);
         self.expired_time_cap_reached.store(0, Relaxed);
+    }
+
+    pub(crate) fn garbage(&self) -> &Bin {
+        &self.garbage
     }
 
     /// Values and tables waiting for the reaper.

@@ -3,6 +3,7 @@
 //! [`Keyspace`] holds the databases; [`Locked`] is the right to touch some of their keys. Values are
 //! copy-on-write: cloning one is O(1), whatever its size.
 
+pub mod access;
 pub mod alloc;
 mod blocks;
 pub mod encoding;
@@ -17,6 +18,7 @@ mod locked;
 mod packed;
 mod reaper;
 pub mod rope;
+mod sample;
 pub mod set;
 mod slab;
 pub mod stream;
@@ -25,6 +27,7 @@ mod tree;
 mod value;
 pub mod zset;
 
+pub use access::{Frequency, Touch};
 pub use encoding::{Encoding, Thresholds};
 pub use entry::{OwnedEntry, OwnedValue};
 pub use hash::{Hash, HashIter};
@@ -35,6 +38,7 @@ pub use locked::{Expired, Expiry, Instant, Lapse, Locked, ValueRef, View};
 pub use packed::{Bytes, canonical_integer};
 pub use reaper::Reaper;
 pub use rope::{Chunk, Chunks, LongString};
+pub use sample::Among;
 pub use set::{Set, SetIter};
 pub use stream::{Stream, StreamId};
 pub use table::TABLE_BYTES_PER_KEY;

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use parking_lot::MutexGuard;
 
+use crate::access::Touch;
 use crate::encoding::Encoding;
 use crate::entry::{Entry, Form, INLINE_BYTES_MAX, OwnedEntry, OwnedValue, Payload};
 use crate::keyspace::{Database, Keyspace, Position, StripeState};
@@ -72,8 +73,26 @@ pub enum Expiry {
 pub struct Instant {
     /// Unix milliseconds.
     pub now_ms: i64,
-    /// The 24-bit access clock to stamp, or `None` to leave it (CLIENT NO-TOUCH, OBJECT).
-    pub touch: Option<u32>,
+    /// How the entry's access clock is marked, or `None` to leave it (CLIENT NO-TOUCH, OBJECT). What is stored
+    /// without a touch is stamped by recency.
+    pub touch: Option<Touch>,
+}
+
+impl Instant {
+    /// Marks an entry that was looked up.
+    #[inline]
+    fn mark(self, entry: Entry) {
+        if let Some(touch) = self.touch {
+            entry.set_clock(touch.again(entry.clock(), self.now_ms));
+        }
+    }
+
+    /// The clock of an entry that is stored, in place of one with the clock `old`.
+    #[inline]
+    fn stored(self, old: Option<u32>) -> u32 {
+        let touch = self.touch.unwrap_or(Touch::Recency);
+        old.map_or_else(|| touch.first(self.now_ms), |clock| touch.again(clock, self.now_ms))
+    }
 }
 
 /// A live entry, seen under its lock.
@@ -260,9 +279,7 @@ impl<'k> Locked<'k> {
     #[inline]
     pub fn get(&mut self, db: usize, position: Position, key: &[u8], at: Instant) -> Option<View<'_>> {
         let entry = self.find(db, position, key, at.now_ms)?;
-        if let Some(clock) = at.touch {
-            entry.set_clock(clock);
-        }
+        at.mark(entry);
         Some(View::new(entry))
     }
 
@@ -276,9 +293,7 @@ impl<'k> Locked<'k> {
         at: Instant,
     ) -> Option<Option<&mut Value>> {
         let entry = self.find(db, position, key, at.now_ms)?;
-        if let Some(clock) = at.touch {
-            entry.set_clock(clock);
-        }
+        at.mark(entry);
         // SAFETY: the result borrows `self` mutably, and every View of a stripe's entries borrows the
         // one Locked (or scan) that holds the stripe: no other reference to the value exists.
         Some(unsafe { entry.object_mut() })
@@ -302,9 +317,7 @@ impl<'k> Locked<'k> {
             let had = entry.expire_at_ms();
             let wanted = wanted_expiry(expiry, had);
             if had == wanted && entry.overwrite(bytes, form, wanted) {
-                if let Some(clock) = at.touch {
-                    entry.set_clock(clock);
-                }
+                entry.set_clock(at.stored(Some(entry.clock())));
                 return;
             }
         }
@@ -350,7 +363,7 @@ impl<'k> Locked<'k> {
         let (_, database) = self.space.database(db);
         let had = old.and_then(Entry::expire_at_ms);
         let expire_at_ms = wanted_expiry(expiry, had);
-        let clock = at.touch.or(old.map(Entry::clock)).unwrap_or(0);
+        let clock = at.stored(old.map(Entry::clock));
         debug_assert_eq!(position, self.space.position(key), "key-position: of another keyspace or key");
         let had_end = old.and_then(Entry::soonest_end_ms);
         let new = Entry::new(key, payload, expire_at_ms, clock);
@@ -372,6 +385,13 @@ impl<'k> Locked<'k> {
             self.index_expiry(db, position, had, expire_at_ms);
         }
         self.index_field_ends(db, position, had_end, end);
+    }
+
+    /// Sets the 24-bit access clock of a key (see [`crate::access`]); false if there is no key.
+    pub fn set_clock(&mut self, db: usize, position: Position, key: &[u8], clock: u32, now_ms: i64) -> bool {
+        let Some(entry) = self.find(db, position, key, now_ms) else { return false };
+        entry.set_clock(clock);
+        true
     }
 
     /// Deletes a key; a big value is freed by the reaper.
@@ -613,9 +633,12 @@ impl Keyspace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Hash, Placement, Thresholds, Typed};
+    use crate::{Frequency, Hash, Placement, Thresholds, Typed};
 
-    const AT: Instant = Instant { now_ms: 100, touch: Some(3) };
+    const AT: Instant = Instant {
+        now_ms: 100,
+        touch: Some(Touch::Frequency(Frequency { chance: None, log_factor: 10, decay_min: 1 })),
+    };
 
     fn hash(fields: usize) -> Value {
         let mut hash = Hash::new();
@@ -640,7 +663,7 @@ mod tests {
         let mut locked = space.lock(position);
         let view = locked.get(0, position, b"k", AT).expect("was put");
         let (first, second, key) = (view.value(), view.value(), view.key());
-        assert_eq!((view.kind(), view.clock(), view.encoding()), (Kind::Hash, 3, value.encoding()));
+        assert_eq!((view.kind(), view.clock(), view.encoding()), (Kind::Hash, 5, value.encoding()));
         assert!(view.memory_bytes() > value.memory_bytes());
         let owned = view.to_owned();
         for value in [first, second] {

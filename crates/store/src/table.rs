@@ -585,30 +585,47 @@ fn visit_homed(leaf: Leaf, bucket: usize, visit: &mut impl FnMut(Entry)) {
 
 /// An entry picked by chance: halves by the toss of a coin down to a leaf, then one of its entries. `None` if empty.
 pub fn random(root: &Word, rng: &mut fastrand::Rng) -> Option<Entry> {
+    let leaf = random_leaf(root, rng)?;
+    let mut left = rng.usize(..leaf.len);
+    let mut chosen = None;
+    leaf.each(|word| {
+        if left == 0 && chosen.is_none() {
+            chosen = Some(entry(word));
+        }
+        left = left.saturating_sub(1);
+    });
+    chosen
+}
+
+/// Shows entries of one leaf in their order from a place picked by chance, until `visit` returns false or all were
+/// shown. The caller holds the slot's stripe lock.
+pub fn sample(root: &Word, rng: &mut fastrand::Rng, visit: &mut impl FnMut(Entry) -> bool) {
+    let Some(leaf) = random_leaf(root, rng) else { return };
+    let words = leaf.buckets * LINE_WORDS;
+    let first = rng.usize(..words);
+    for at in (first..words).chain(0..first) {
+        let word = leaf.bucket(at / LINE_WORDS)[at % LINE_WORDS].load(Relaxed);
+        if !word.is_null() && !visit(entry(word)) {
+            return;
+        }
+    }
+}
+
+fn random_leaf(root: &Word, rng: &mut fastrand::Rng) -> Option<Leaf> {
     let mut place = root;
     loop {
         let word = place.load(Relaxed);
         if word.is_null() {
             return None;
         }
-        if word.addr() & CODE_MASK == BRANCH {
-            // SAFETY: a branch word holds the address of a block.
-            let branch = unsafe { Block::from_ptr(address(word)) };
-            let halves = &branch.words(Role::Branch)[..2];
-            let pick = rng.usize(..2);
-            place = if halves[pick].load(Relaxed).is_null() { &halves[1 - pick] } else { &halves[pick] };
-            continue;
+        if word.addr() & CODE_MASK != BRANCH {
+            return Some(Leaf::decode(word));
         }
-        let leaf = Leaf::decode(word);
-        let mut left = rng.usize(..leaf.len);
-        let mut chosen = None;
-        leaf.each(|word| {
-            if left == 0 && chosen.is_none() {
-                chosen = Some(entry(word));
-            }
-            left = left.saturating_sub(1);
-        });
-        return chosen;
+        // SAFETY: a branch word holds the address of a block.
+        let branch = unsafe { Block::from_ptr(address(word)) };
+        let halves = &branch.words(Role::Branch)[..2];
+        let pick = rng.usize(..2);
+        place = if halves[pick].load(Relaxed).is_null() { &halves[1 - pick] } else { &halves[pick] };
     }
 }
 

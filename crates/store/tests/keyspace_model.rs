@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 use store::alloc::{Counting, used_bytes};
 use store::entry::{Form, Payload};
 use store::{
-    DbSize, Expiry, Hash, Instant, Keyspace, OwnedEntry, OwnedValue, Placement, STRIPES, Thresholds, Typed,
-    Value, ValueRef,
+    DbSize, Expiry, Hash, Instant, Keyspace, OwnedEntry, OwnedValue, Placement, STRIPES, Thresholds, Touch,
+    Typed, Value, ValueRef,
 };
 
 #[global_allocator]
@@ -82,7 +82,7 @@ impl Pair {
     }
 
     fn at(&self) -> Instant {
-        Instant { now_ms: self.now_ms, touch: Some(1) }
+        Instant { now_ms: self.now_ms, touch: Some(Touch::Recency) }
     }
 
     /// What every lookup does first.

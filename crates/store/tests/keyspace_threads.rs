@@ -7,7 +7,8 @@ use std::time::{Duration, Instant as Timer};
 use fastrand::Rng;
 use store::entry::{Form, Payload};
 use store::{
-    Expiry, Hash, Instant, Keyspace, Locked, Placement, Position, STRIPES, Thresholds, Typed, Value, ValueRef,
+    Expiry, Hash, Instant, Keyspace, Locked, Placement, Position, STRIPES, Thresholds, Touch, Typed, Value,
+    ValueRef,
 };
 
 const ACCOUNTS: usize = 300;
@@ -16,7 +17,7 @@ const OPENING: i64 = 1_000;
 /// Bounds the run; nothing is asserted of it.
 const RUN: Duration = Duration::from_millis(600);
 const NOW_MS: i64 = 1_700_000_000_000;
-const AT: Instant = Instant { now_ms: NOW_MS, touch: Some(9) };
+const AT: Instant = Instant { now_ms: NOW_MS, touch: Some(Touch::Recency) };
 
 /// The accounts' database. Its tables grow and shrink by the churn of every thread.
 const MONEY: usize = 0;

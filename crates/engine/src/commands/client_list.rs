@@ -130,7 +130,7 @@ pub(crate) fn line(server: &Server, client: &Client, now_ms: i64) -> String {
 fn describe(server: &Server, client: &Client, now_ms: i64, out: &mut String) {
     let Identity { name, lib_name, lib_ver } = client.identity();
     let (input_bytes, output_bytes) = (client.input_bytes.load(Relaxed), client.output_bytes.load(Relaxed));
-    let held_bytes = size_of::<Client>() as u64 + u64::from(input_bytes) + u64::from(output_bytes);
+    let held_bytes = client.memory_bytes.load(Relaxed);
     let last = client.last_command.load(Relaxed);
     let command = match last.checked_sub(1) {
         Some(id) => server.registry.get(usize::from(id)).full_name.as_str(),
@@ -172,6 +172,7 @@ fn describe(server: &Server, client: &Client, now_ms: i64, out: &mut String) {
 fn flags(client: &Client) -> String {
     let tracking = client.tracking.load(Relaxed);
     let all = [
+        ('O', client.is_monitor.load(Relaxed)),
         ('P', client.is_subscribed()),
         ('t', tracking & Client::TRACKED != 0),
         ('R', tracking & Client::TRACKED_BROKEN != 0),

@@ -147,7 +147,7 @@ fn server(source: &Source<'_>, fields: &mut Fields) {
     let hz = config.hot().hz();
     fields.add("hz", hz);
     fields.add("configured_hz", hz);
-    fields.add("lru_clock", crate::worker::access_clock(now.unix_ms));
+    fields.add("lru_clock", store::access::recency(now.unix_ms));
     fields.add("executable", &process.executable);
     fields.add("config_file", config.config_file().unwrap_or("".as_ref()).display());
     fields.add("io_threads_active", u8::from(process.workers > 1));
@@ -179,8 +179,8 @@ fn clients(source: &Source<'_>, fields: &mut Fields) {
     fields.add("connected_clients", server.clients.connected());
     fields.add("cluster_connections", 0);
     fields.add("maxclients", server.config.int("maxclients"));
-    fields.add("client_recent_max_input_buffer", 0);
-    fields.add("client_recent_max_output_buffer", 0);
+    fields.add("client_recent_max_input_buffer", server.clients.memory.recent_input.max());
+    fields.add("client_recent_max_output_buffer", server.clients.memory.recent_output.max());
     fields.add("blocked_clients", server.clients.blocked());
     fields.add("tracking_clients", server.tracking.clients());
     fields.add("pubsub_clients", server.channels.clients.load(Relaxed));
@@ -302,14 +302,13 @@ fn stats(source: &Source<'_>, fields: &mut Fields) {
     fields.add("expired_keys", keyspace.expired_keys());
     fields.add_fixed("expired_stale_perc", 0.0);
     fields.add("expired_time_cap_reached_count", keyspace.expired_time_cap_reached());
-    fields.add_zeros(&[
-        "expire_cycle_cpu_milliseconds",
-        "evicted_keys",
-        "evicted_clients",
-        "evicted_scripts",
-        "total_eviction_exceeded_time",
-        "current_eviction_exceeded_time",
-    ]);
+    fields.add("expire_cycle_cpu_milliseconds", 0);
+    fields.add("evicted_keys", server.total(|stats| &stats.evicted_keys));
+    fields.add("evicted_clients", server.total(|stats| &stats.evicted_clients));
+    fields.add("evicted_scripts", 0);
+    let exceeded = server.exceeded.times(source.now.mono_us);
+    fields.add("total_eviction_exceeded_time", exceeded.total_ms);
+    fields.add("current_eviction_exceeded_time", exceeded.current_ms);
     fields.add("keyspace_hits", server.total(|stats| &stats.keyspace_hits));
     fields.add("keyspace_misses", server.total(|stats| &stats.keyspace_misses));
     fields.add("pubsub_channels", server.channels.used(Space::Channel));
@@ -338,7 +337,8 @@ fn stats(source: &Source<'_>, fields: &mut Fields) {
     fields.add_zeros(&["io_threaded_reads_processed", "io_threaded_writes_processed"]);
     let disconnections = server.total(|stats| &stats.limit_disconnections);
     fields.add("client_query_buffer_limit_disconnections", disconnections);
-    fields.add("client_output_buffer_limit_disconnections", 0);
+    let disconnections = server.total(|stats| &stats.output_limit_disconnections);
+    fields.add("client_output_buffer_limit_disconnections", disconnections);
     fields.add("client_output_pauses", server.total(|stats| &stats.output_pauses));
     fields.add_zeros(&["reply_buffer_shrinks", "reply_buffer_expands"]);
     fields.add("eventloop_cycles", server.total(|stats| &stats.loop_turns));

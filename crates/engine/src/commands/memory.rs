@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use store::TABLE_BYTES_PER_KEY;
 
 use crate::args::{Args, int, is};
-use crate::clients::Client;
 use crate::ctx::Ctx;
 use crate::fault::{CmdResult, Fault};
 use crate::reply::Reply;
@@ -43,7 +42,7 @@ pub(crate) struct MemoryFigures {
     pub startup: u64,
     /// Held by the operating system for the process.
     pub resident: u64,
-    /// Of `used`, connections; their buffers come on top.
+    /// Of `used`, connections with their buffers.
     pub clients: u64,
     /// Of `used`, tables and indexes of all databases.
     pub tables: u64,
@@ -62,7 +61,7 @@ impl MemoryFigures {
             peak: store::alloc::peak_bytes() as u64,
             startup: server.startup_bytes.min(used),
             resident: server.resident_bytes.load(Relaxed),
-            clients: server.clients.connected() * size_of::<Client>() as u64,
+            clients: server.clients.memory_bytes(),
             tables: (keys * TABLE_BYTES_PER_KEY + expires * INDEX_BYTES_PER_EXPIRY) as u64,
             keys: keys as u64,
         }

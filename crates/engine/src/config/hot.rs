@@ -7,6 +7,7 @@ use store::Thresholds;
 
 use super::directives::DIRECTIVES;
 use super::value::Value;
+use crate::eviction::{AtomicPolicy, Policy};
 use crate::pubsub::EventMask;
 
 macro_rules! hot_values {
@@ -56,6 +57,12 @@ hot_values! {
     query_buffer_bytes_max: AtomicU64 => u64, "client-query-buffer-limit";
     /// Bytes of memory that may be used; 0: no limit.
     maxmemory_bytes: AtomicU64 => u64, "maxmemory";
+    /// Which keys go when memory is full.
+    maxmemory_policy: AtomicPolicy => Policy, "maxmemory-policy";
+    /// How long one slice of eviction may take, from 0 to 100.
+    maxmemory_eviction_tenacity: AtomicU64 => u64, "maxmemory-eviction-tenacity";
+    /// Bytes that clients may use together; negative: percent of `maxmemory`; 0: no limit.
+    maxmemory_clients: AtomicI64 => i64, "maxmemory-clients";
     /// Keys looked at for each eviction.
     maxmemory_samples: AtomicU64 => u64, "maxmemory-samples";
     /// Clients that may be connected.
@@ -156,6 +163,13 @@ impl FromValue for u64 {
             return EventMask::of_letters(letters).bits();
         }
         u64::try_from(value.number()).expect("hot unsigned values are bounded by u64 in the table")
+    }
+}
+
+impl FromValue for Policy {
+    fn from_value(value: &Value) -> Policy {
+        let Value::Word(word) = value else { unreachable!("a policy is a word of the table") };
+        Policy::of(word).expect("policy-words: the table's words are the policies")
     }
 }
 

@@ -1,9 +1,12 @@
-//! What a worker does between events: a slice of expiry, silent clients, an even share of the connections.
+//! What a worker does between events: slices of expiry and eviction, clients that are silent or hold too much, an even
+//! share of the connections.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use base::clock::Now;
 use base::limits::{EXPIRE_SLICE_KEYS, EXPIRE_SLICE_US};
+use engine::client_memory::clients_bytes_max;
+use engine::eviction;
 
 use super::Worker;
 use crate::connection::{Connection, Wait};
@@ -23,6 +26,9 @@ impl Worker {
         if self.expiring {
             self.expire();
         }
+        if self.evicting {
+            self.evicting = eviction::tick(&self.shared.server, &mut self.engine);
+        }
         self.end_pauses();
         self.end_waits();
         self.retry_held_up();
@@ -33,7 +39,9 @@ impl Worker {
         self.accept_again.append(&mut self.accept_later);
         self.expire();
         self.end_late_handshakes();
-        self.close_idle();
+        self.evicting = eviction::tick(&self.shared.server, &mut self.engine);
+        self.evict_clients();
+        self.close_some();
         self.balance();
     }
 
@@ -56,8 +64,10 @@ impl Worker {
                 self.expire_at_stripe = (self.expire_at_stripe + 1) % own_stripes;
                 idle_stripes += 1;
             }
-            if removed > 0 && server.clock.now().mono_us - started.mono_us > EXPIRE_SLICE_US {
+            let elapsed_us = if removed > 0 { server.clock.mono_us() - started.mono_us } else { 0 };
+            if elapsed_us > EXPIRE_SLICE_US {
                 server.keyspace.note_time_cap();
+                server.latency.record_above(server, "expire-cycle", elapsed_us, started.unix_ms / 1000);
                 self.expiring = true;
                 return;
             }
@@ -65,27 +75,62 @@ impl Worker {
         self.expiring = false;
     }
 
-    /// Closes clients that were silent for `timeout`; looks at a bounded number of them a tick.
-    pub(super) fn close_idle(&mut self) {
+    /// Closes clients that were silent for `timeout`, or have not read their replies for too long; looks at a bounded
+    /// number of them a tick.
+    fn close_some(&mut self) {
         let timeout_ms = self.shared.server.config.hot().timeout_s() as i64 * 1000;
-        if timeout_ms == 0 || self.connections.is_empty() {
-            return;
-        }
         for _ in 0..TIMEOUT_CHECKS_PER_TICK.min(self.connections.capacity()) {
             self.timeout_at = (self.timeout_at + 1) % self.connections.capacity();
-            let Some(place) = self.connections.get_mut(self.timeout_at) else { continue };
-            let is_silent = |connection: &Connection| {
-                let silent_ms =
-                    self.engine.now.unix_ms - connection.session.client.last_active_ms.load(Relaxed);
-                connection.wait == Wait::None && silent_ms > timeout_ms
-            };
-            if place.as_deref().is_some_and(is_silent)
-                && let Some(connection) = place.take()
-            {
-                tracing::debug!("Closing idle client {}", connection.session.client.id);
+            let place = self.connections.get_mut(self.timeout_at);
+            let Some(mut connection) = place.and_then(Option::take) else { continue };
+            let client = &connection.session.client;
+            let silent_ms = self.engine.now.unix_ms - client.last_active_ms.load(Relaxed);
+            let listens = client.is_pushed_to() || connection.wait != Wait::None;
+            if timeout_ms > 0 && silent_ms > timeout_ms && !listens {
+                tracing::debug!("Closing idle client {}", client.id);
                 self.forget(self.timeout_at, connection);
+            } else if !connection.out.is_empty() && self.is_over_output_limit(&mut connection) {
+                self.forget(self.timeout_at, connection);
+            } else {
+                self.connections[self.timeout_at] = Some(connection);
             }
         }
+    }
+
+    /// Closes connections while all of them together hold more than `maxmemory-clients`.
+    #[inline]
+    pub(super) fn evict_clients(&mut self) {
+        let server = &self.shared.server;
+        let limit = clients_bytes_max(&server.config);
+        if limit == 0 || server.clients.memory_bytes() <= limit {
+            return;
+        }
+        while let Some(victim) = server.clients.choose_victim(limit) {
+            tracing::info!("Evicting client {} from {}", victim.id, victim.peer.address());
+            self.engine.stats.evicted_clients.add(1);
+            server.host.kill(&victim);
+        }
+    }
+
+    /// True if a connection with unsent replies has more of them than its class may have.
+    #[cold]
+    pub(super) fn is_over_output_limit(&mut self, connection: &mut Connection) -> bool {
+        let config = &self.shared.server.config;
+        if self.output_limits.0 != config.version() {
+            self.output_limits = (config.version(), config.output_buffer_limits());
+        }
+        let is_over = connection.is_over_output_limit(&self.output_limits.1, self.engine.now.mono_us);
+        if is_over {
+            let client = &connection.session.client;
+            tracing::warn!(
+                "Client {} from {} closed for overcoming of output buffer limits, with {} bytes unsent",
+                client.id,
+                client.peer.address(),
+                connection.out.pending_bytes()
+            );
+            self.engine.stats.output_limit_disconnections.add(1);
+        }
+        is_over
     }
 
     /// Gives long-lived idle connections to the least loaded worker when this one has many more.

@@ -1,14 +1,13 @@
 //! DEBUG on single values: how they are kept, and how large they are where Redis would keep them.
 
 use rdb::payload;
-use store::{Encoding, OwnedEntry, OwnedValue, Value, View};
+use store::{Encoding, OwnedEntry, OwnedValue, Value, View, access};
 
 use crate::args::{Args, int};
 use crate::commands::keys::dump::{compression, is_big};
 use crate::ctx::Ctx;
 use crate::fault::{CmdResult, Fault};
 use crate::reply::Reply;
-use crate::worker::{access_clock, idle_seconds};
 
 /// What a payload has beside its value: the type's code, the version and the checksum.
 const FRAME_BYTES: usize = 1 + payload::FOOTER_BYTES;
@@ -34,14 +33,13 @@ pub(super) fn object(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -
     let nodes_max = ctx.thresholds().list_max_listpack_size;
     let is_fast = args.get(3).is_some();
     let text = move |found: &Found| {
-        let idle_s = idle_seconds(found.clock, now_ms);
+        let idle_s = access::idle_s(found.clock, now_ms);
         let mut text = format!("Value at:0x0 refcount:1 encoding:{}", found.encoding.as_str());
         if !is_fast {
             let len = payload::len(&found.entry.value, compression) - FRAME_BYTES;
             text.push_str(&format!(" serializedlength:{len}"));
         }
-        let stamped = access_clock(now_ms).wrapping_sub(idle_s) & 0xff_ffff;
-        text.push_str(&format!(" lru:{stamped} lru_seconds_idle:{idle_s}"));
+        text.push_str(&format!(" lru:{} lru_seconds_idle:{idle_s}", found.clock));
         if let (Encoding::Quicklist, OwnedValue::Object(Value::List(list))) =
             (found.encoding, &found.entry.value)
             && !is_fast

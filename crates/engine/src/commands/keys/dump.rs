@@ -8,14 +8,13 @@ use base::limits::{BIG_INPUT_ELEMENTS, BIG_PAYLOAD_BYTES};
 use rdb::Compression;
 use rdb::payload::{self, Checksum, PayloadEncoder};
 use resp::Encoder;
-use store::{OwnedEntry, OwnedValue, Thresholds, View};
+use store::{OwnedEntry, OwnedValue, Thresholds, View, access};
 
 use crate::args::{Args, int, is};
 use crate::ctx::{Ctx, Event};
 use crate::fault::{CmdResult, Fault};
 use crate::reply::Reply;
 use crate::server::Server;
-use crate::worker::access_clock;
 
 const BUSY_KEY: Fault = Fault::Text("BUSYKEY Target key name already exists.");
 const NEGATIVE_TTL: Fault = Fault::Text("ERR Invalid TTL value, must be >= 0");
@@ -111,6 +110,16 @@ impl Options {
         (self.ttl_ms != 0).then(|| base_ms.saturating_add(self.ttl_ms))
     }
 
+    /// What the access clock is told to be; the option that the eviction policy has no use for is ignored.
+    fn access_clock(self, ctx: &Ctx<'_>) -> Option<u32> {
+        let now_ms = ctx.now_ms();
+        if ctx.server().config.hot().maxmemory_policy().judges_by_frequency() {
+            return self.frequency.map(|count| access::frequency(count, now_ms));
+        }
+        let used_at_ms = |idle_s: i64| now_ms.saturating_sub(idle_s.saturating_mul(1000)).max(0);
+        self.idle_s.map(|idle_s| access::recency(used_at_ms(idle_s)))
+    }
+
     fn may_write(self, ctx: &mut Ctx<'_>, key: &[u8]) -> CmdResult {
         if !self.replaces && ctx.exists_in(ctx.db(), key) { Err(BUSY_KEY) } else { Ok(()) }
     }
@@ -160,9 +169,8 @@ fn store(
         }
     } else {
         ctx.put_entry(ctx.db(), key, &OwnedEntry { value, expire_at_ms });
-        if let Some(idle_s) = options.idle_s {
-            let used_at_ms = ctx.now_ms().saturating_sub(idle_s.saturating_mul(1000)).max(0);
-            ctx.set_access_clock(key, access_clock(used_at_ms));
+        if let Some(clock) = options.access_clock(ctx) {
+            ctx.set_access_clock(key, clock);
         }
         ctx.notify(Event::Generic, "restore", key);
     }

@@ -1,21 +1,18 @@
 //! OBJECT: how a value is kept.
 
 use base::num::parse_i64;
-use store::{Encoding, ValueRef, View};
+use store::{Encoding, ValueRef, View, access};
 
 use crate::args::Args;
 use crate::config::Config;
 use crate::ctx::Ctx;
 use crate::fault::{CmdResult, Fault};
 use crate::reply::Reply;
-use crate::worker::idle_seconds;
 
 /// What Redis answers as the reference count of the small integers that it keeps one copy of.
 const SHARED_REFERENCES: i64 = i32::MAX as i64;
 /// Integers from 0 up to this are such.
 const SHARED_INTEGERS: i64 = 10_000;
-/// The frequency counter of a new key.
-const FREQUENCY_AT_FIRST: u64 = 5;
 
 const NO_FREQUENCY: Fault = Fault::Text(
     "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when switching between policies at \
@@ -70,34 +67,26 @@ fn is_small_integer(view: View<'_>) -> bool {
 
 /// Policies that judge each value by its use cannot have values shared.
 fn shares_integers(config: &Config) -> bool {
-    let policy = config.string("maxmemory-policy");
-    config.hot().maxmemory_bytes() == 0 || !(policy.ends_with("-lru") || policy.ends_with("-lfu"))
-}
-
-fn judges_by_frequency(config: &Config) -> bool {
-    config.string("maxmemory-policy").ends_with("-lfu")
+    config.hot().maxmemory_bytes() == 0 || !config.hot().maxmemory_policy().judges_by_use()
 }
 
 pub(crate) fn idletime(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     let (config, now_ms) = (&ctx.server().config, ctx.now_ms());
     match ctx.peek(&args[2]) {
-        Some(_) if judges_by_frequency(config) => return Err(NO_IDLE_TIME),
-        Some(view) => reply.int(i64::from(idle_seconds(view.clock(), now_ms))),
+        Some(_) if config.hot().maxmemory_policy().judges_by_frequency() => return Err(NO_IDLE_TIME),
+        Some(view) => reply.int(i64::from(access::idle_s(view.clock(), now_ms))),
         None => reply.null(),
     }
     Ok(())
 }
 
-/// Entries keep when they were used, not how often. So this is the counter of a key that was used once, as
-/// Redis lets it decay: one less for every `lfu-decay-time` minutes since.
 pub(crate) fn freq(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     let (config, now_ms) = (&ctx.server().config, ctx.now_ms());
     match ctx.peek(&args[2]) {
-        Some(_) if !judges_by_frequency(config) => return Err(NO_FREQUENCY),
+        Some(_) if !config.hot().maxmemory_policy().judges_by_frequency() => return Err(NO_FREQUENCY),
         Some(view) => {
-            let idle_min = u64::from(idle_seconds(view.clock(), now_ms)) / 60;
-            let decayed = idle_min.checked_div(config.hot().lfu_decay_time_min()).unwrap_or(0);
-            reply.int(FREQUENCY_AT_FIRST.saturating_sub(decayed) as i64);
+            let count = access::count(view.clock(), now_ms, config.hot().lfu_decay_time_min());
+            reply.int(i64::from(count));
         }
         None => reply.null(),
     }
