@@ -329,10 +329,10 @@ def tls_pipeline():
 class Dribble:
     """A TLS client over memory, whose bytes go out as the check wants them to."""
 
-    def __init__(self, server):
+    def __init__(self, server, **options):
         self.socket = plain_socket(server)
         self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self.session = context(server).wrap_bio(self.incoming, self.outgoing, server_hostname="localhost")
+        self.session = context(server, **options).wrap_bio(self.incoming, self.outgoing, server_hostname="localhost")
 
     def pieces(self, length):
         """What is to be sent, in pieces."""
@@ -369,6 +369,42 @@ def tls_byte_by_byte():
             received += slow.until_done(lambda: slow.session.read(100), 1)
         expect(received, b"+OK\r\n$5\r\nvalue\r\n")
         slow.socket.close()
+
+
+@check
+def tls_broken_record():
+    """TLS: a record that was tampered with ends its connection, whole or in pieces, and nobody else notices"""
+    with serving(*NO_CERTIFICATE) as server, connect(server) as other:
+        for version in [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]:
+            for length in [1, 7, 1 << 16]:
+                for spoil in [lambda record: record[:-1] + bytes([record[-1] ^ 1]), lambda _: b"GET / HTTP/1.1\r\n\r\n"]:
+                    client = Dribble(server, version=version)
+                    client.until_done(client.session.do_handshake, 1 << 16)
+                    client.session.write(encode("SET", "k", "spoilt"))
+                    record = spoil(client.outgoing.read())
+                    with contextlib.suppress(ConnectionError):
+                        for start in range(0, len(record), length):
+                            client.socket.sendall(record[start : start + length])
+                            expect(other.call("PING"), "PONG")
+                        while client.socket.recv(1 << 16):
+                            pass
+                    client.socket.close()
+        expect(other.call("EXISTS", "k"), 0)
+
+
+@check
+def tls_pushed():
+    """TLS: published messages and replies to blocked commands reach TLS clients"""
+    with serving(*NO_CERTIFICATE) as server, connect(server) as reader, connect(server) as waiter, server.connect() as plain:
+        expect(reader.call("SUBSCRIBE", "news"), [b"subscribe", b"news", 1])
+        waiter.send(encode("BLPOP", "list", 0))
+        message = os.urandom(100_000)
+        for _ in range(20):
+            expect(plain.call("PUBLISH", "news", message), 1)
+            expect(reader.reply(), [b"message", b"news", message])
+        wait_until(lambda: plain.call("INFO", "clients").count(b"blocked_clients:1\r\n") == 1, "a blocked client")
+        expect(plain.call("RPUSH", "list", "element"), 1)
+        expect(waiter.reply(), [b"list", b"element"])
 
 
 @check

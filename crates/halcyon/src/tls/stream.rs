@@ -47,6 +47,8 @@ pub struct TlsStream {
     has_more: bool,
     /// The client said that it sends no more.
     peer_closed: bool,
+    /// The session has broken, and has said so. It must not be asked again.
+    failed: bool,
 }
 
 /// How a handshake goes.
@@ -89,6 +91,7 @@ impl TlsStream {
             promised: 0,
             has_more: true,
             peer_closed: false,
+            failed: false,
         })
     }
 
@@ -189,12 +192,15 @@ impl TlsStream {
                 return Ok(std::mem::take(&mut self.promised));
             }
             BUFFERS.with_borrow_mut(|buffers| self.encipher(slices, buffers))?;
+            if self.promised == 0 && self.unsent.is_empty() {
+                return Ok(0);
+            }
         }
     }
 
     /// Tells the client that nothing more comes, if that can be done without waiting.
     pub fn farewell(&mut self) {
-        if self.shaking || !self.unsent.is_empty() {
+        if self.shaking || self.failed || !self.unsent.is_empty() {
             return;
         }
         let UnbufferedStatus { state, .. } = self.session.process_tls_records(&mut self.received);
@@ -297,6 +303,7 @@ impl TlsStream {
                 Err(error) => break error,
             }
         };
+        self.failed = true;
         self.collect_alerts();
         let _ = self.send_unsent();
         Err(io::Error::new(io::ErrorKind::InvalidData, error))
