@@ -11,7 +11,8 @@ import sys
 import time
 import traceback
 
-import clients  # noqa: F401  (each import registers its checks)
+import acl  # noqa: F401  (each import registers its checks)
+import clients  # noqa: F401
 import load  # noqa: F401
 import startup  # noqa: F401
 import tls  # noqa: F401

@@ -174,6 +174,22 @@ pub fn admit_queued(server: &Server, session: &mut Session, info: &CommandInfo, 
     refusal(server, session, info, args, Context::Multi)?.map_or(Ok(()), |denied| Err(denied.fault_at_exec()))
 }
 
+/// As [`admit`], for a command that a script calls.
+pub fn admit_in_script(
+    server: &Server,
+    session: &mut Session,
+    info: &CommandInfo,
+    args: Args<'_>,
+) -> CmdResult {
+    if session.user.is_unrestricted() {
+        return Ok(());
+    }
+    match refusal(server, session, info, args, Context::Script)? {
+        None => Ok(()),
+        Some(denied) => Err(denied.fault_in_script(&session.user, info)),
+    }
+}
+
 /// Why a connection may not run a command, after entering that in the log.
 #[inline(never)]
 fn refusal(
@@ -422,12 +438,14 @@ impl Acl {
         Ok(self.replace_all(file::load(&path, self.grammar())?))
     }
 
-    /// ACL SAVE: writes to the disk. The error is the reply without `ERR`.
-    pub(crate) fn save(&self) -> Result<(), Vec<u8>> {
+    /// ACL SAVE: writes to the disk. The error is the reply without `ERR`; `log` is told why.
+    pub(crate) fn save(&self, log: impl FnOnce(&str)) -> Result<(), Vec<u8>> {
         let path = self.file().ok_or(NO_FILE)?;
         let lines: Vec<Vec<u8>> = self.list().iter().map(|user| line_of(user)).collect();
-        file::save(&path, &lines).map_err(|_| {
-            b"There was an error trying to save the ACLs. Please check the server logs for more information".to_vec()
+        file::save(&path, &lines).map_err(|error| {
+            log(&format!("ACL SAVE: writing '{path}' failed: {error}"));
+            b"There was an error trying to save the ACLs. Please check the server logs for more information"
+                .to_vec()
         })
     }
 

@@ -295,7 +295,8 @@ pub(crate) fn load(ctx: &mut Ctx<'_>, _: Args<'_>, _: &mut Reply<'_>) -> CmdResu
 /// ACL SAVE: likewise.
 pub(crate) fn save(ctx: &mut Ctx<'_>, _: Args<'_>, _: &mut Reply<'_>) -> CmdResult {
     ctx.defer(|lane| {
-        lane.server().acl.save().map_err(fault)?;
+        let server = lane.server();
+        server.acl.save(|line| server.host.log(line)).map_err(fault)?;
         lane.reply().ok();
         Ok(())
     });
