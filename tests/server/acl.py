@@ -4,7 +4,7 @@ import contextlib
 import os
 import tempfile
 
-from harness import Error, Server, check, expect, run_to_end
+from harness import Error, Server, check, expect, free_port, run_to_end
 
 NO_PING = Error("NOPERM User bob has no permissions to run the 'ping' command")
 
@@ -27,14 +27,14 @@ def acl_configuration_refused():
     with tempfile.TemporaryDirectory() as directory:
         path = os.path.join(directory, "users.acl")
         write(path, "user bob on nopass +@all\nuser bob\nuser eve +nosuch\n")
-        both = refused("--port", 0, "--aclfile", path, "--user", "tim", "on")
-        assert "please define either an ACL file or declare users directly in your redis.conf, but not both" in both, both
-        line = refused("--port", 0, "--aclfile", path)
+        both = refused("--port", free_port(), "--aclfile", path, "--user", "tim", "on")
+        assert "define either an ACL file or declare users directly in your redis.conf, but not both" in both, both
+        line = refused("--port", free_port(), "--aclfile", path)
         assert "Duplicate user 'bob' found on line 2" in line, line
         assert f"{path}:3: Error in applying operation '+nosuch': Unknown command" in line, line
-        line = refused("--port", 0, "--aclfile", os.path.join(directory, "missing.acl"))
+        line = refused("--port", free_port(), "--aclfile", os.path.join(directory, "missing.acl"))
         assert "missing.acl': No such file or directory" in line, line
-    line = refused("--port", 0, "--user", "bob", "on", "nonsense")
+    line = refused("--port", free_port(), "--user", "bob", "on", "nonsense")
     assert "Error in user declaration 'nonsense': Syntax error" in line, line
 
 

@@ -94,10 +94,10 @@ fn modifiers_become_rules() {
 
 #[test]
 fn bad_modifiers_change_nothing() {
-    let keys = "Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid and does not have any effect. Try \
-                'resetkeys' to start with an empty list of patterns";
-    let channels = "Adding a pattern after the * pattern (or the 'allchannels' flag) is not valid and does not have any \
-                    effect. Try 'resetchannels' to start with an empty list of channels";
+    let keys = "Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid and does not have any \
+                effect. Try 'resetkeys' to start with an empty list of patterns";
+    let channels = "Adding a pattern after the * pattern (or the 'allchannels' flag) is not valid and does not have \
+                    any effect. Try 'resetchannels' to start with an empty list of channels";
     let unknown = "Unknown command or category name in ACL";
     let hash =
         "The password hash must be exactly 64 characters and contain only lowercase hexadecimal characters";
@@ -492,8 +492,9 @@ fn a_change_reaches_users_that_are_held() {
 
 #[test]
 fn a_transaction_is_asked_for_twice() {
-    let changed = "-NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. This command \
-                   is no longer allowed for the following reason: no permission to touch the specified keys";
+    let changed = "-NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. \
+                   This command is no longer allowed for the following reason: no permission to touch the specified \
+                   keys";
     let mut harness = Harness::new();
     for (number, line, expected) in [
         (0, "ACL SETUSER bob on nopass +@all ~a* ~b*", "+OK"),
@@ -547,8 +548,8 @@ fn texts_for_transactions_and_scripts() {
         text(denied.fault_in_script(&bob, info)),
         "NOPERM ACL failure in script: User bob has no permissions to run the 'get' command"
     );
-    let changed = "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. This \
-                   command is no longer allowed for the following reason: ";
+    let changed = "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. \
+                   This command is no longer allowed for the following reason: ";
     for (reason, expected) in [
         (acl::Reason::Command, "no permission to execute the command or subcommand"),
         (acl::Reason::Key, "no permission to touch the specified keys"),
@@ -594,8 +595,8 @@ fn categories_and_passwords_are_told() {
     let mut harness = Harness::new();
     harness.check(
         "ACL CAT",
-        "[keyspace read write set sortedset list hash string bitmap hyperloglog geo stream pubsub admin fast slow blocking \
-         dangerous connection transaction scripting]",
+        "[keyspace read write set sortedset list hash string bitmap hyperloglog geo stream pubsub admin fast slow \
+         blocking dangerous connection transaction scripting]",
     );
     assert!(harness.run("ACL CAT ADMIN").contains(" config|set "));
     for (line, expected) in [
@@ -609,11 +610,13 @@ fn categories_and_passwords_are_told() {
         ("ACL GENPASS x", "-ERR value is not an integer or out of range"),
         (
             "ACL GENPASS 0",
-            "-ERR ACL GENPASS argument must be the number of bits for the output password, a positive number up to 4096",
+            "-ERR ACL GENPASS argument must be the number of bits for the output password, a positive number up \
+             to 4096",
         ),
         (
             "ACL GENPASS 4097",
-            "-ERR ACL GENPASS argument must be the number of bits for the output password, a positive number up to 4096",
+            "-ERR ACL GENPASS argument must be the number of bits for the output password, a positive number up \
+             to 4096",
         ),
         ("ACL", "-ERR wrong number of arguments for 'acl' command"),
         ("ACL FOO", "-ERR unknown subcommand 'FOO'. Try ACL HELP."),
@@ -677,7 +680,8 @@ fn an_acl_file_is_read_and_written() {
     harness.check(
         "ACL LIST",
         &format!(
-            "[user bob on nopass sanitize-payload resetchannels +@all user default on sanitize-payload #{HASH_OF_X} ~* &* +@all]"
+            "[user bob on nopass sanitize-payload resetchannels +@all user default on sanitize-payload #{HASH_OF_X} \
+             ~* &* +@all]"
         ),
     );
 
@@ -717,9 +721,9 @@ fn users_stand_in_the_configuration() {
     harness.check("AUTH bob x", "+OK");
     harness.check("GET a", "(nil)");
     let directory = Directory::new("config");
-    let no_file = "-ERR This Redis instance is not configured to use an ACL file. You may want to specify users via the ACL \
-                   SETUSER command and then issue a CONFIG REWRITE (assuming you have a Redis configuration file set) in order \
-                   to store users in the Redis configuration.";
+    let no_file = "-ERR This Redis instance is not configured to use an ACL file. You may want to specify users via \
+                   the ACL SETUSER command and then issue a CONFIG REWRITE (assuming you have a Redis configuration \
+                   file set) in order to store users in the Redis configuration.";
     let path = directory.file("halcyon.conf", "port 1\nuser bob on >x (+get ~a)\nuser eve\n# end\n");
     let mut harness = Harness::with_options(&[&path]);
     harness.check("ACL LOAD", no_file);
@@ -750,8 +754,8 @@ fn a_configuration_that_is_wrong_is_refused() {
     let good = directory.file("good.acl", "");
     let bad = directory.file("bad.acl", "user a foo");
     let in_file = format!(
-        "Aborting Redis startup because of ACL errors: {bad}:1: Syntax error. WARNING: ACL errors detected, no change to the \
-         previously active ACL rules was performed"
+        "Aborting Redis startup because of ACL errors: {bad}:1: Syntax error. WARNING: ACL errors detected, no \
+         change to the previously active ACL rules was performed"
     );
     let refused = |options: &[&str]| {
         let options: Vec<Vec<u8>> = options.iter().map(|word| word.as_bytes().to_vec()).collect();
@@ -768,9 +772,9 @@ fn a_configuration_that_is_wrong_is_refused() {
     for (options, expected) in [
         (
             &["--user", "a", "--aclfile", &good][..],
-            "Configuring Redis with users defined in redis.conf and at the same setting an ACL file path is invalid. This setup is \
-             very likely to lead to configuration errors and security holes, please define either an ACL file or declare users \
-             directly in your redis.conf, but not both.",
+            "Configuring Redis with users defined in redis.conf and at the same setting an ACL file path is invalid. \
+             This setup is very likely to lead to configuration errors and security holes, please define either an \
+             ACL file or declare users directly in your redis.conf, but not both.",
         ),
         (&["--aclfile", &bad], &in_file),
         (&["--user", "a", "foo"], "Error in user declaration 'foo': Syntax error"),

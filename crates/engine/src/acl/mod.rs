@@ -107,8 +107,8 @@ impl Denied {
     /// What EXEC answers for a command that was allowed when it was queued.
     pub fn fault_at_exec(self) -> Fault {
         Fault::owned(format!(
-            "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. This command is \
-             no longer allowed for the following reason: {}",
+            "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. This \
+             command is no longer allowed for the following reason: {}",
             match self.reason {
                 Reason::Command | Reason::Auth => "no permission to execute the command or subcommand",
                 Reason::Key => "no permission to touch the specified keys",
@@ -136,8 +136,8 @@ pub fn check(_: &Server, user: &User, info: &CommandInfo, args: Args<'_>) -> Res
     }
 }
 
-/// Whether `user` may use all of these channels, or patterns of channels, to publish or subscribe. The first that it may
-/// not is refused by its place, counted from `first_at`.
+/// Whether `user` may use all of these channels, or patterns of channels, to publish or subscribe. The first that
+/// it may not is refused by its place, counted from `first_at`.
 pub fn check_channels<'a>(
     user: &User,
     channels: impl IntoIterator<Item = &'a [u8]>,
@@ -307,9 +307,9 @@ impl Acl {
         acl.follow_requirepass();
         let lines = config.repeated("user");
         if !lines.is_empty() && acl.file().is_some() {
-            return Err("Configuring Redis with users defined in redis.conf and at the same setting an ACL file path is invalid. \
-                        This setup is very likely to lead to configuration errors and security holes, please define either an \
-                        ACL file or declare users directly in your redis.conf, but not both."
+            return Err("Configuring Redis with users defined in redis.conf and at the same setting an ACL file path \
+                        is invalid. This setup is very likely to lead to configuration errors and security holes, \
+                        please define either an ACL file or declare users directly in your redis.conf, but not both."
                 .to_owned());
         }
         for (name, rules) in file::from_config(&lines, acl.grammar())? {
@@ -519,9 +519,10 @@ impl Acl {
     }
 }
 
-const NO_FILE: &[u8] = b"This Redis instance is not configured to use an ACL file. You may want to specify users via the ACL \
-                         SETUSER command and then issue a CONFIG REWRITE (assuming you have a Redis configuration file set) in \
-                         order to store users in the Redis configuration.";
+const NO_FILE: &[u8] =
+    b"This Redis instance is not configured to use an ACL file. You may want to specify users via \
+      the ACL SETUSER command and then issue a CONFIG REWRITE (assuming you have a Redis configuration file set) in \
+      order to store users in the Redis configuration.";
 
 /// The line that makes a user what it is, as ACL LIST prints it.
 pub(crate) fn line_of(user: &User) -> Vec<u8> {

@@ -17,12 +17,12 @@ use crate::session::{ReplyMode, Session};
 
 const WRONG_PASSWORD: Fault = Fault::Text("WRONGPASS invalid username-password pair or user is disabled.");
 const NO_PASSWORD_SET: Fault = Fault::Text(
-    "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is \
-     correct?",
+    "ERR AUTH <password> called without any password configured for the default user. Are you sure your \
+     configuration is correct?",
 );
 const HELLO_NEEDS_AUTH: Fault = Fault::Text(
-    "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option \
-     can be used to authenticate the client and select the RESP protocol version at the same time",
+    "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> \
+     <pass> option can be used to authenticate the client and select the RESP protocol version at the same time",
 );
 
 /// PING [message]
@@ -198,9 +198,9 @@ pub(crate) fn hello(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
 mod tests {
     use crate::testing::Harness;
 
-    const NEEDS_AUTH: &str = "-NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH \
-                              <user> <pass> option can be used to authenticate the client and select the RESP protocol version \
-                              at the same time";
+    const NEEDS_AUTH: &str = "-NOAUTH HELLO must be called with the client already authenticated, otherwise the \
+                              HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and \
+                              select the RESP protocol version at the same time";
     const WRONG: &str = "-WRONGPASS invalid username-password pair or user is disabled.";
 
     #[test]
@@ -271,8 +271,8 @@ mod tests {
             ("CONFIG SET requirepass \"\"", "+OK"),
             (
                 "AUTH secret",
-                "-ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration \
-                 is correct?",
+                "-ERR AUTH <password> called without any password configured for the default user. Are you sure your \
+                 configuration is correct?",
             ),
             ("AUTH a b c", "-ERR syntax error"),
         ] {
