@@ -20,6 +20,9 @@ pub static FAMILIES: &[Family] = &[
     Family { name: "server", templates: SERVER },
 ];
 
+/// Families of which the oracle has no command: for the fuzzer alone.
+pub static NEWER_FAMILIES: &[Family] = &[Family { name: "hash_ends", templates: HASH_ENDS }];
+
 static STRINGS: &[&str] = &[
     "SET <key> <value>",
     "SET <key> <int>",
@@ -131,6 +134,27 @@ static HASHES: &[&str] = &[
     "HRANDFIELD <key> [ <signed> [ WITHVALUES ] ]",
     "HSCAN <key> 0 [ MATCH <pattern> ] [ COUNT <count> ]",
     "OBJECT ENCODING <key>",
+];
+
+static HASH_ENDS: &[&str] = &[
+    "HSET <key> { <member> <value> }",
+    "HEXPIRE <key> <seconds> [ ( NX | XX | GT | LT ) ] FIELDS 2 <member> <member>",
+    "HPEXPIRE <key> <count> [ ( NX | XX | GT | LT ) ] FIELDS 1 <member>",
+    "HPEXPIRE <key> <ms> FIELDS 1 <member>",
+    "HEXPIREAT <key> <at-seconds> [ ( NX | XX | GT | LT ) ] FIELDS 1 <member>",
+    "HPEXPIREAT <key> <at-ms> [ ( NX | XX | GT | LT ) ] FIELDS <count> <member> <member>",
+    "( HTTL | HPTTL | HEXPIRETIME | HPEXPIRETIME | HPERSIST ) <key> FIELDS 2 <member> <member>",
+    "HGETEX <key> [ ( EX <seconds> | PX <count> | EXAT <at-seconds> | PXAT <at-ms> | PERSIST ) ] FIELDS 1 <member>",
+    "HGETDEL <key> FIELDS 2 <member> <member>",
+    "HSETEX <key> [ ( FNX | FXX ) ] [ ( EX <seconds> | PX <count> | EXAT <at-seconds> | PXAT <at-ms> | KEEPTTL ) ] FIELDS 1 <member> <value>",
+    "HSETEX <key> PX <count> FIELDS 3 <member> <value> <member> <value> <member> <value>",
+    "HGETALL <key>",
+    "HINCRBY <key> <member> <int>",
+    "HRANDFIELD <key> [ <signed> [ WITHVALUES ] ]",
+    "HSCAN <key> 0 [ MATCH <pattern> ] [ COUNT <count> ]",
+    "COPY <key> <key> [ DB <database> ] [ REPLACE ]",
+    "RENAME <key> <key>",
+    "PEXPIRE <key> <count>",
 ];
 
 static SETS: &[&str] = &[
