@@ -14,6 +14,7 @@ import traceback
 import acl  # noqa: F401  (each import registers its checks)
 import clients  # noqa: F401
 import load  # noqa: F401
+import memory  # noqa: F401
 import startup  # noqa: F401
 import tls  # noqa: F401
 from harness import CHECKS, Skip

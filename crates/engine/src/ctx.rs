@@ -19,6 +19,7 @@ use crate::clients::Client;
 use crate::fault::{CmdResult, Fault};
 use crate::lane::{self, Deferred, Lane};
 use crate::letter::Letter;
+use crate::monitor;
 use crate::pubsub::EventMask;
 use crate::reply::Reply;
 use crate::server::Server;
@@ -483,6 +484,7 @@ impl Ctx<'_> {
         let result = self.run_inline(info, args, reply);
         self.mode = mode;
         self.note_read(info, args);
+        monitor::show(self.server, self.worker.now, self.session, info, args);
         let elapsed_us = self.server.clock.mono_us() - started_us;
         let stats = self.worker.stats.command(info.id);
         stats.record(elapsed_us * 1000, self.server.config.hot().latency_tracking());

@@ -14,6 +14,7 @@ use crate::ctx::Ctx;
 use crate::eviction::{self, Room};
 use crate::fault::{CmdResult, Fault};
 use crate::lane::Call;
+use crate::monitor;
 use crate::output::Output;
 use crate::reply::Reply;
 use crate::server::{PauseMode, Server};
@@ -296,6 +297,7 @@ fn run_one<'s>(
                 out.rewind(mark);
                 return None;
             }
+            monitor::show(server, worker.now, session, info, args);
             if !worker.unserved.is_empty() {
                 serve_unserved(server, worker, session);
             }
@@ -433,6 +435,11 @@ fn admit<'s>(
     }
     if server.config.hot().maxmemory_bytes() > 0 {
         admit_to_memory(server, worker, session, info)?;
+    }
+    if session.client.is_monitor.load(std::sync::atomic::Ordering::Relaxed)
+        && info.spec.flags.intersects(Flags::WRITE | Flags::READONLY | Flags::MAY_REPLICATE)
+    {
+        return Err(Fault::Text("ERR Replica can't interact with the keyspace"));
     }
     Ok(info)
 }

@@ -20,6 +20,7 @@ pub mod fault;
 pub mod lane;
 pub mod latency;
 pub mod letter;
+pub mod monitor;
 pub mod output;
 pub mod pubsub;
 pub mod reply;

@@ -13,6 +13,7 @@ use crate::clients::{Client, Clients};
 use crate::config::Config;
 use crate::ctx::Event;
 use crate::letter::Letter;
+use crate::monitor::Monitors;
 use crate::pubsub::{self, Channels};
 use crate::session::Session;
 use crate::slowlog::Slowlog;
@@ -199,6 +200,8 @@ pub struct Server {
     pub resident_bytes: AtomicU64,
     /// Events of the latency monitor.
     pub latency: crate::latency::LatencyMonitor,
+    /// Who is shown every command.
+    pub monitors: Monitors,
     /// Since when memory has been above its limit.
     pub exceeded: crate::eviction::Exceeded,
     /// The face of a cluster of one node.
@@ -244,6 +247,7 @@ impl Server {
             startup_bytes: store::alloc::used_bytes() as u64,
             resident_bytes: AtomicU64::new(host.resident_bytes()),
             latency: crate::latency::LatencyMonitor::default(),
+            monitors: Monitors::default(),
             exceeded: crate::eviction::Exceeded::default(),
             cluster,
             waiters: Waiters::default(),
@@ -277,6 +281,7 @@ impl Server {
         if let Some(waiter) = self.waiters.of_client(session.client.id) {
             self.waiters.cancel(&waiter);
         }
+        self.monitors.remove(&session.client);
         self.clients.close(&session.client);
     }
 

@@ -54,6 +54,8 @@ pub struct Session {
     pub subscriptions: Option<Box<Subscriptions>>,
     /// CLIENT TRACKING.
     pub tracking: Option<Box<TrackingState>>,
+    /// A script of its runs: what that runs is shown to monitors as the script's.
+    pub in_script: bool,
     /// Commands queued since MULTI.
     pub multi: Option<Box<Transaction>>,
     /// Keys that the next EXEC depends on.
@@ -79,6 +81,7 @@ impl Session {
             close_after_reply: false,
             subscriptions: None,
             tracking: None,
+            in_script: false,
             multi: None,
             watching: Vec::new(),
         }

@@ -13,7 +13,7 @@ use crate::config::directives::{self, Flags};
 const ARGS_MAX: usize = 32;
 const ARG_BYTES_MAX: usize = 128;
 /// What is kept of a password.
-const REDACTED: &[u8] = b"(redacted)";
+pub(crate) const REDACTED: &[u8] = b"(redacted)";
 
 /// One slow command.
 #[derive(Clone, Debug)]
@@ -104,7 +104,7 @@ pub fn clipped(command: &str, args: Args<'_>) -> Vec<Vec<u8>> {
 }
 
 /// Which arguments must never be shown to anybody: passwords and the names they belong to.
-fn secrets(command: &str, args: Args<'_>) -> Vec<usize> {
+pub(crate) fn secrets(command: &str, args: Args<'_>) -> Vec<usize> {
     let mut secrets = Vec::new();
     match command {
         "acl|setuser" | "acl|deluser" | "acl|getuser" => secrets.extend(2..args.len()),

@@ -70,6 +70,7 @@ pub(crate) fn reset(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Cm
     transactions::forget(ctx);
     ctx.unsubscribe_all();
     ctx.stop_tracking();
+    ctx.server().monitors.remove(&ctx.session_ref().client);
     let user = ctx.server().acl.default_user();
     let session = ctx.session();
     use_db(session, 0);

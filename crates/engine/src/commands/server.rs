@@ -15,6 +15,19 @@ pub(crate) fn time(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Cmd
 }
 
 /// ROLE: a primary without replicas, at the start of its log.
+/// MONITOR: from now on the connection is shown every command.
+pub(crate) fn monitor(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
+    if ctx.is_nested() {
+        return Err(Fault::Text("ERR MONITOR isn't allowed for DENY BLOCKING client"));
+    }
+    let client = ctx.session().client.clone();
+    // As Redis: whoever is one already gets no reply.
+    if ctx.server().monitors.add(&client) {
+        reply.ok();
+    }
+    Ok(())
+}
+
 pub(crate) fn role(_: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     reply.array(3);
     reply.text("master");

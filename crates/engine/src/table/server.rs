@@ -56,6 +56,17 @@ pub const ROWS: &[Command] = &[
         ..Command::BLANK
     },
     Command {
+        name: "monitor",
+        arity: 1,
+        flags: ADMIN,
+        group: Group::Server,
+        since: "1.0.0",
+        complexity: "O(1) for each command shown",
+        summary: "Shows this connection every command that runs, until it is reset or closed.",
+        run: server::monitor,
+        ..Command::BLANK
+    },
+    Command {
         name: "shutdown",
         arity: -1,
         flags: ADMIN.union(Flags::NO_MULTI).union(Flags::ALLOW_BUSY),
