@@ -174,22 +174,6 @@ pub fn admit_queued(server: &Server, session: &mut Session, info: &CommandInfo, 
     refusal(server, session, info, args, Context::Multi)?.map_or(Ok(()), |denied| Err(denied.fault_at_exec()))
 }
 
-/// As [`admit`], for a command that a script calls.
-pub fn admit_in_script(
-    server: &Server,
-    session: &mut Session,
-    info: &CommandInfo,
-    args: Args<'_>,
-) -> CmdResult {
-    if session.user.is_unrestricted() {
-        return Ok(());
-    }
-    match refusal(server, session, info, args, Context::Script)? {
-        None => Ok(()),
-        Some(denied) => Err(denied.fault_in_script(&session.user, info)),
-    }
-}
-
 /// Why a connection may not run a command, after entering that in the log.
 #[inline(never)]
 fn refusal(
