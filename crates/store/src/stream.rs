@@ -283,7 +283,17 @@ impl Stream {
         if self.group(name).is_some() {
             return false;
         }
-        self.body_mut().groups.insert(Name::from(name), group)
+        self.body_mut().groups.insert(Name::from(name), group).is_none()
+    }
+
+    /// A clone without groups: to look at while a group is changed, which then is nobody else's.
+    pub fn entries_only(&self) -> Stream {
+        let Body { entries, last_id, max_deleted_id, entries_added, .. } = &*self.body;
+        let (entries, last_id, max_deleted_id) = (entries.clone(), *last_id, *max_deleted_id);
+        let groups = Sorted::default();
+        Stream {
+            body: Arc::new(Body { entries, last_id, max_deleted_id, entries_added: *entries_added, groups }),
+        }
     }
 
     /// Takes a consumer group out. It may be large: see [`Group::weight`].
@@ -302,10 +312,8 @@ impl Stream {
         count: usize,
         pending_at_ms: Option<i64>,
     ) {
-        let body = self.body_mut();
-        // A clone without groups: of it is asked what the groups' counters need to know.
-        let stream = Stream { body: Arc::new(Body { groups: Sorted::default(), ..body.clone() }) };
-        body.groups.edit(name, |group| {
+        let stream = self.entries_only();
+        self.edit_group(name, |group| {
             let mut entries = stream.range(first, false);
             let ids = std::iter::from_fn(|| entries.next().map(|entry| entry.id)).take(count);
             group.deliver(&stream, consumer, ids, pending_at_ms);

@@ -112,15 +112,13 @@ impl Group {
     /// Makes an entry pending, for a consumer that must exist, or changes what is known of one that is.
     pub fn assign(&mut self, id: StreamId, pending: Pending) {
         assert!(self.consumers.get(&pending.consumer).is_some(), "pending-owner: it exists");
-        let known = self.pending.edit(&id, |known| std::mem::replace(known, pending.clone()));
-        match known {
-            Some(known) if known.consumer == pending.consumer => return,
+        let consumer = pending.consumer.clone();
+        match self.pending.insert(id, pending) {
+            Some(known) if known.consumer == consumer => return,
             Some(known) => self.unlist(&known.consumer, id),
-            None => {
-                self.pending.insert(id, pending.clone());
-            }
+            None => {}
         }
-        self.consumers.edit(&pending.consumer, |consumer| consumer.pending.insert(id, ()));
+        self.consumers.edit(&consumer, |consumer| consumer.pending.insert(id, ()));
     }
 
     /// An entry is pending no longer; false if it was not.
@@ -138,18 +136,27 @@ impl Group {
         ids: impl Iterator<Item = StreamId>,
         pending_at_ms: Option<i64>,
     ) {
-        let Some(consumer) = self.consumer_name(consumer) else { panic!("pending-owner: it exists") };
-        let mut delivered = false;
+        let Some(name) = self.consumer_name(consumer) else { panic!("pending-owner: it exists") };
+        // Out of its consumer, so that it is not looked up for each entry.
+        let taken = self.consumers.edit(consumer, |consumer| std::mem::take(&mut consumer.pending));
+        let mut list = taken.unwrap_or_default();
+        let mut is_active = false;
         for id in ids {
             self.advance(stream, id);
-            if let Some(delivered_ms) = pending_at_ms {
-                self.assign(id, Pending { consumer: consumer.clone(), delivered_ms, deliveries: 1 });
-                delivered = true;
+            let Some(delivered_ms) = pending_at_ms else { continue };
+            let pending = Pending { consumer: name.clone(), delivered_ms, deliveries: 1 };
+            if let Some(known) = self.pending.insert(id, pending).filter(|known| known.consumer != name) {
+                self.unlist(&known.consumer, id);
             }
+            list.insert(id, ());
+            is_active = true;
         }
-        if let Some(now_ms) = pending_at_ms.filter(|_| delivered) {
-            self.touch_consumer(&consumer, now_ms, true);
-        }
+        self.consumers.edit(consumer, |consumer| {
+            consumer.pending = list;
+            if is_active {
+                consumer.active_ms = pending_at_ms;
+            }
+        });
     }
 
     /// The entry of this id is the last delivered.
@@ -189,7 +196,7 @@ impl Group {
             return false;
         }
         let consumer = Consumer { seen_ms, active_ms, pending: Sorted::default() };
-        self.consumers.insert(Name::from(name), consumer)
+        self.consumers.insert(Name::from(name), consumer).is_none()
     }
 
     /// A consumer was seen, and, if it `is_active`, got something.

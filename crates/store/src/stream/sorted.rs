@@ -127,21 +127,18 @@ impl<K: Ord + Clone, V: Item> Sorted<K, V> {
         leaf.search(key).ok().map(|at| &leaf.items[at])
     }
 
-    /// Sets the value of a key; false if it had one already.
-    pub(super) fn insert(&mut self, key: K, value: V) -> bool {
+    /// Sets the value of a key and returns the one it had.
+    pub(super) fn insert(&mut self, key: K, value: V) -> Option<V> {
         let copy = key.clone();
         self.tree.edit(&mut by_key(&copy), |leaf, _| match leaf.search(&key) {
-            Ok(at) => {
-                leaf.items[at].1 = value;
-                false
-            }
+            Ok(at) => Some(std::mem::replace(&mut leaf.items[at].1, value)),
             Err(at) => {
                 if leaf.items.len() == leaf.items.capacity() {
                     // Doubling would leave leaves a third empty.
                     leaf.items.reserve_exact(1 + leaf.items.len() / 4);
                 }
                 leaf.items.insert(at, (key, value));
-                true
+                None
             }
         })
     }

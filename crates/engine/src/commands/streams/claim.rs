@@ -69,7 +69,7 @@ impl Claimant {
         stream: &mut Stream,
         claim: impl FnOnce(&Stream, &mut Group, &mut Claimed),
     ) -> Option<Claimed> {
-        let there = stream.clone();
+        let there = stream.entries_only();
         stream.edit_group(&self.group, |group| {
             let has_new_consumer = group.create_consumer(&self.consumer, self.now_ms, None);
             group.touch_consumer(&self.consumer, self.now_ms, false);

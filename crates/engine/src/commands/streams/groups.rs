@@ -4,7 +4,7 @@ use base::limits::BIG_INPUT_ELEMENTS;
 use store::stream::Group;
 use store::{Stream, StreamId};
 
-use super::{change, ids, no_such_group};
+use super::{change, ids, no_such_group, peek};
 use crate::args::{self, Args};
 use crate::ctx::{Ctx, Event};
 use crate::fault::{CmdResult, Fault};
@@ -78,7 +78,7 @@ fn wrong(args: Args<'_>) -> Fault {
 
 /// The stream of a subcommand that does not make it.
 fn existing<'c>(ctx: &'c mut Ctx<'_>, key: &[u8]) -> CmdResult<&'c Stream> {
-    ctx.read::<Stream>(key)?.ok_or(NO_STREAM)
+    peek(ctx, key)?.ok_or(NO_STREAM)
 }
 
 /// Fails unless there is such a stream, with such a group.
@@ -90,7 +90,7 @@ fn demand_group(ctx: &mut Ctx<'_>, args: Args<'_>) -> CmdResult {
 /// XGROUP CREATE key group <id | $> [MKSTREAM] [ENTRIESREAD entries-read]
 pub fn xgroup_create(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     let (key, name, options) = (&args[2], &args[3], Options::parse(args, true)?);
-    let last_id = ctx.read::<Stream>(key)?.map(Stream::last_id);
+    let last_id = peek(ctx, key)?.map(Stream::last_id);
     if last_id.is_none() && !options.make_stream {
         return Err(NO_STREAM);
     }
@@ -165,7 +165,7 @@ pub fn xgroup_createconsumer(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Repl
 pub fn xgroup_delconsumer(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     let (key, group, consumer) = (&args[2], args[3].to_vec(), args[4].to_vec());
     demand_group(ctx, args)?;
-    let known = ctx.read::<Stream>(key)?.and_then(|stream| stream.group(&group)?.consumer(&consumer));
+    let known = peek(ctx, key)?.and_then(|stream| stream.group(&group)?.consumer(&consumer));
     let Some(work) = known.map(|consumer| consumer.pending_len()) else {
         reply.int(0);
         return Ok(());

@@ -14,7 +14,7 @@ mod read;
 use base::limits::BIG_INPUT_ELEMENTS;
 use resp::Encoder;
 use store::stream::{Entry, Trim};
-use store::{Stream, StreamId};
+use store::{Stream, StreamId, Typed, ValueRef, View};
 
 use crate::args::{self, Args};
 use crate::commands::algebra;
@@ -85,7 +85,7 @@ fn range(
 pub fn xdel(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     let key = args.at(1);
     // Nobody looks at the ids where there is no stream.
-    if ctx.read::<Stream>(key)?.is_none() {
+    if peek(ctx, key)?.is_none() {
         reply.int(0);
         return Ok(());
     }
@@ -100,6 +100,15 @@ pub fn xdel(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResu
         reply.int(removed as i64);
         Ok(())
     })
+}
+
+/// The stream at a key that a command is going to write to: counted neither as a hit nor as a miss.
+fn peek<'c>(ctx: &'c mut Ctx<'_>, key: &[u8]) -> CmdResult<Option<&'c Stream>> {
+    match ctx.peek(key).map(View::value) {
+        None => Ok(None),
+        Some(ValueRef::Object(value)) => Stream::of(value).map(Some).ok_or(Fault::WRONG_TYPE),
+        Some(ValueRef::Inline(_)) => Err(Fault::WRONG_TYPE),
+    }
 }
 
 /// An array of `count` entries from rank `from` on, made as the connection has room for them.

@@ -116,8 +116,12 @@ pub fn find_keys(args: Args<'_>, each: &mut dyn FnMut(usize, KeyAccess)) -> Resu
     let mut at = 1;
     while let Some(word) = args.get(at) {
         if args::is(word, "STREAMS") {
-            let keys = (args.len() - at - 1) / 2;
-            (at + 1..at + 1 + keys).for_each(|key| each(key, KeyAccess::RO | KeyAccess::ACCESS));
+            let rest = args.len() - at - 1;
+            // No key is touched where keys and ids do not match.
+            if !rest.is_multiple_of(2) {
+                return Err(InvalidKeys);
+            }
+            (at + 1..at + 1 + rest / 2).for_each(|key| each(key, KeyAccess::RO | KeyAccess::ACCESS));
             break;
         }
         at += if args::is(word, "BLOCK") || args::is(word, "COUNT") {
