@@ -15,6 +15,7 @@ import acl  # noqa: F401  (each import registers its checks)
 import clients  # noqa: F401
 import load  # noqa: F401
 import memory  # noqa: F401
+import scripts  # noqa: F401
 import startup  # noqa: F401
 import tls  # noqa: F401
 from harness import CHECKS, Skip

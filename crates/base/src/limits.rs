@@ -85,6 +85,31 @@ pub const FIELD_END_MS_MAX: i64 = (1 << 46) - 1;
 
 /// A value of more bytes than this is turned into a payload, or made from one, by the long lane.
 pub const BIG_PAYLOAD_BYTES: usize = 64 * KIB;
+/// Scripts that EVAL brought and that the server remembers: with one more, the one not used for longest is forgotten.
+pub const EVAL_SCRIPTS_MAX: usize = 500;
+
+/// Functions that one thread keeps compiled.
+pub const LUA_COMPILED_MAX: usize = 1024;
+
+/// Most bytes of one thread's Lua.
+pub const LUA_BYTES_MAX: usize = 1024 * 1024 * KIB;
+
+/// Longest text that a library makes for a script.
+pub const LUA_TEXT_BYTES_MAX: usize = 512 * 1024 * KIB;
+
+/// Instructions after which a script is asked whether it may go on.
+pub const LUA_HOOK_INSTRUCTIONS: u32 = 10_000;
+
+/// Time that a script may run on a worker, in microseconds; if it takes longer, it starts again elsewhere.
+pub const SCRIPT_WORKER_US: u64 = 2_000;
+
+/// Threads for scripts that take long or wait for keys.
+pub const SCRIPT_THREADS: usize = 4;
+
+/// Time that the code of a library may take to register its functions, in microseconds.
+pub const LIBRARY_LOAD_US: u64 = 500_000;
+
+const _: () = assert!(EVAL_SCRIPTS_MAX < LUA_COMPILED_MAX && LUA_TEXT_BYTES_MAX < LUA_BYTES_MAX);
 
 /// Keys, or fields of hashes, that one slice of active expiry removes under one lock.
 pub const EXPIRE_SLICE_KEYS: usize = 32;

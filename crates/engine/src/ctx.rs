@@ -361,8 +361,12 @@ impl<'a> Ctx<'a> {
     /// connections. This connection waits; the job writes the reply. The command returns `Ok(())`. Inside a
     /// transaction or script the job runs at once.
     pub fn defer(&mut self, job: impl FnOnce(&mut Lane<'_>) -> CmdResult + Send + 'static) {
-        self.worker.deferred =
-            Some(Deferred { job: Box::new(job), session: self.session.snapshot(), call: None });
+        self.worker.deferred = Some(Deferred {
+            job: Box::new(job),
+            session: self.session.snapshot(),
+            call: None,
+            is_script: false,
+        });
     }
 }
 
@@ -411,6 +415,23 @@ impl<'a> Ctx<'a> {
     /// Has the command presented again later: a stripe that it needs is held for long. Nothing was done yet.
     pub(crate) fn come_again(&mut self) {
         self.worker.held_up = true;
+    }
+
+    /// As [`Ctx::defer`], on a thread for scripts.
+    pub(crate) fn defer_script(&mut self, job: impl FnOnce(&mut Lane<'_>) -> CmdResult + Send + 'static) {
+        self.defer(job);
+        self.worker.deferred.iter_mut().for_each(|deferred| deferred.is_script = true);
+    }
+
+    /// Gives a key back what it held before a script that is given up wrote it.
+    pub(crate) fn put_back(&mut self, db: usize, key: &[u8], before: Option<&OwnedEntry>) {
+        match before {
+            Some(entry) => self.put_entry(db, key, entry),
+            None => {
+                let (position, now_ms) = (self.position(key), self.now_ms());
+                self.locked().remove(db, position, key, now_ms);
+            }
+        }
     }
 
     /// The stripes of a command's keys.

@@ -295,6 +295,10 @@ fn run_one<'s>(
             let result = run_locked(server, worker, session, args, info, position, out);
             if worker.held_up {
                 out.rewind(mark);
+                let busy = busy_fault(server, info)?;
+                worker.held_up = false;
+                let fault = refuse(server, session, Ok(info), busy);
+                report(server, worker, session, fault, None, mark, out);
                 return None;
             }
             monitor::show(server, worker.now, session, info, args);
@@ -321,6 +325,17 @@ fn run_one<'s>(
         return None;
     }
     ran
+}
+
+/// What a command that has to wait for a stripe is told, if a script has kept it for too long.
+#[cold]
+fn busy_fault(server: &Server, info: &CommandInfo) -> Option<Fault> {
+    let threshold_ms = server.config.hot().busy_reply_threshold_ms();
+    if threshold_ms == 0 || info.spec.flags.contains(Flags::ALLOW_BUSY) {
+        return None;
+    }
+    let now_us = server.clock.mono_us();
+    server.scripting.running.busy(now_us, threshold_ms * 1000)
 }
 
 /// Queues a command of a transaction.

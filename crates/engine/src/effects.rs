@@ -8,7 +8,10 @@ use store::Locked;
 
 use crate::blocking;
 use crate::ctx::{Ctx, Event};
+use crate::letter::Letter;
+use crate::server::Server;
 use crate::tracking;
+use crate::worker::Worker;
 
 /// What the commands that run under one set of stripes have set off, and what is not done yet.
 #[derive(Default)]
@@ -19,6 +22,8 @@ pub struct Effects {
     written: Vec<Box<[u8]>>,
     /// Keys that were looked for and not found, if somebody wants to know.
     missed: Vec<(usize, Box<[u8]>)>,
+    /// Letters that wait for the end of a script which may still be given up, and their workers.
+    held_back: Option<Vec<(u16, Letter)>>,
 }
 
 impl Effects {
@@ -32,6 +37,29 @@ impl Effects {
     /// A key was looked for and not found.
     pub(crate) fn missed(&mut self, db: usize, key: &[u8]) {
         self.missed.push((db, key.into()));
+    }
+
+    /// From now on letters are kept until [`Effects::let_go`].
+    pub(crate) fn hold_back(&mut self) {
+        self.held_back = Some(Vec::new());
+    }
+
+    /// Letters are sent again as they come; returns those that were kept.
+    pub(crate) fn let_go(&mut self) -> Vec<(u16, Letter)> {
+        self.held_back.take().unwrap_or_default()
+    }
+}
+
+impl Worker {
+    /// Sends a letter to a worker; to this one, after its turn.
+    pub(crate) fn send(&mut self, server: &Server, worker: u16, letter: Letter) {
+        if let Some(held_back) = &mut self.effects.held_back {
+            held_back.push((worker, letter));
+        } else if worker == self.index {
+            self.outbox.push(letter);
+        } else {
+            server.host.post(usize::from(worker), letter);
+        }
     }
 }
 

@@ -26,6 +26,8 @@ pub struct Deferred {
     pub session: Session,
     /// The command that left it, for statistics.
     pub call: Option<Call>,
+    /// It runs a script: that has threads of its own, as nobody knows how long it takes.
+    pub is_script: bool,
 }
 
 /// A command that is run by the lane.
@@ -176,7 +178,7 @@ pub(crate) fn run_inline(ctx: &mut Ctx<'_>, job: Job, reply: &mut Reply<'_>) -> 
 
 /// Runs a job and returns its reply.
 pub fn run(server: &Server, worker: &mut Worker, deferred: Deferred) -> Output {
-    let Deferred { job, mut session, call } = deferred;
+    let Deferred { job, mut session, call, is_script: _ } = deferred;
     let started = server.clock.now();
     worker.set_now(started);
     let mut thread = Thread { server, worker, session: &mut session };

@@ -24,6 +24,7 @@ pub mod monitor;
 pub mod output;
 pub mod pubsub;
 pub mod reply;
+pub mod scripting;
 pub mod server;
 pub mod session;
 pub mod slowlog;

@@ -269,6 +269,24 @@ impl Output {
         self.parts.is_empty().then(|| &self.tail[self.sent..])
     }
 
+    /// All bytes, what streams have to make included; nothing is left.
+    pub fn drain_into(&mut self, bytes: &mut Vec<u8>) {
+        if let Some(plain) = self.plain() {
+            bytes.extend_from_slice(plain);
+            self.tail.clear();
+            self.sent = 0;
+            return;
+        }
+        while !self.is_empty() {
+            while self.refill() {}
+            let mut slices = [IoSlice::new(&[]); 64];
+            let count = self.slices(&mut slices);
+            let before = bytes.len();
+            slices[..count].iter().for_each(|slice| bytes.extend_from_slice(slice));
+            self.advance(bytes.len() - before);
+        }
+    }
+
     /// `count` bytes were sent.
     pub fn advance(&mut self, count: usize) {
         let mut left = self.sent + count;

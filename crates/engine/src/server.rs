@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 use base::clock::{Clock, Now};
+use base::limits::SCRIPT_THREADS;
 use parking_lot::Mutex;
 use store::{Keyspace, Lapse, Placement, Thresholds};
 
@@ -15,6 +16,7 @@ use crate::ctx::Event;
 use crate::letter::Letter;
 use crate::monitor::Monitors;
 use crate::pubsub::{self, Channels};
+use crate::scripting::Scripting;
 use crate::session::Session;
 use crate::slowlog::Slowlog;
 use crate::stats::{CommandTotals, Counter, ErrorStats, HISTOGRAM_BUCKETS, Rate, WorkerStats};
@@ -96,6 +98,31 @@ pub struct Process {
     pub cluster_identity: Option<crate::cluster_face::Identity>,
 }
 
+/// How much a line of the server's log matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogLevel {
+    /// For those who look for a mistake.
+    Debug,
+    /// Little.
+    Verbose,
+    /// It should be known.
+    Notice,
+    /// It should be acted on.
+    Warning,
+}
+
+impl LogLevel {
+    /// The level of a number that `redis.log` was given.
+    pub fn of_script(level: i64) -> LogLevel {
+        match level {
+            0 => LogLevel::Debug,
+            1 => LogLevel::Verbose,
+            2 => LogLevel::Notice,
+            _ => LogLevel::Warning,
+        }
+    }
+}
+
 /// What the threads around the engine do for it: engine code itself owns no socket.
 pub trait Host: Send + Sync {
     /// Has the client's worker close it soon.
@@ -106,6 +133,8 @@ pub trait Host: Send + Sync {
     fn log(&self, _line: &str) {}
     /// Fills this with randomness that nobody can guess.
     fn fill_random(&self, bytes: &mut [u8]);
+    /// Writes a line of a script to the server's log.
+    fn log_at(&self, _level: LogLevel, _text: &str) {}
     /// Ends the process in an orderly way.
     fn shutdown(&self);
     /// CPU time of the process so far.
@@ -174,7 +203,7 @@ pub struct Server {
     pub clients: Clients,
     /// Where time comes from.
     pub clock: Box<dyn Clock>,
-    /// Counters of each worker and, last, of the long lane.
+    /// Counters of each worker, then of the long lane, then of each thread for scripts.
     pub stats: Vec<Arc<WorkerStats>>,
     /// Error replies by code.
     pub errors: ErrorStats,
@@ -214,6 +243,8 @@ pub struct Server {
     pub channels: Channels,
     /// Who is to be told of written keys: client-side caching.
     pub tracking: Tracking,
+    /// Scripts and functions.
+    pub scripting: Scripting,
 }
 
 impl Server {
@@ -236,7 +267,9 @@ impl Server {
             registry,
             acl: Acl::new(&config, registry)?,
             clients: Clients::default(),
-            stats: (0..=workers).map(|_| Arc::new(WorkerStats::new(registry.len()))).collect(),
+            stats: (0..=workers + SCRIPT_THREADS)
+                .map(|_| Arc::new(WorkerStats::new(registry.len())))
+                .collect(),
             errors: ErrorStats::default(),
             slowlog: Slowlog::default(),
             pause: Pause::default(),
@@ -254,6 +287,7 @@ impl Server {
             watches: Watches::default(),
             channels: Channels::default(),
             tracking: Tracking::default(),
+            scripting: Scripting::default(),
             config,
             clock,
             process,

@@ -27,7 +27,7 @@ impl Clock for SharedClock {
 /// A server, one worker, and connections of which one at a time sends commands.
 pub struct Harness {
     /// The server.
-    pub server: Server,
+    pub server: Arc<Server>,
     worker: Worker,
     /// The connection that sends.
     session: Session,
@@ -75,7 +75,7 @@ impl Harness {
             process,
             Box::new(host.clone()),
         );
-        let server = server.expect("a valid configuration");
+        let server = Arc::new(server.expect("a valid configuration"));
         let worker = Worker::new(0, server.stats[0].clone(), 1, clock.now());
         let session = connect(&server, &clock, 0);
         Harness { server, worker, session, others: vec![None], at: 0, host, clock }

@@ -1,19 +1,17 @@
-//! The long lane's thread.
+//! The threads that work off the workers: the long lane, and those for scripts.
 
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
 
 use engine::letter::Letter;
 use engine::worker::Worker;
 
 use crate::shared::{LaneTask, Message, Shared};
 
-/// Runs jobs in order of arrival until every worker is gone.
-pub fn run(shared: &Arc<Shared>, tasks: &Receiver<LaneTask>, seed: u64) {
+/// Runs jobs in order of arrival until every worker is gone. `index` is the thread's place among the counters.
+pub fn run(shared: &Arc<Shared>, index: usize, next: impl Fn() -> Option<LaneTask>, seed: u64) {
     let server = &shared.server;
-    let index = shared.mailboxes.len();
     let mut engine = Worker::new(index as u16, server.stats[index].clone(), seed, server.clock.now());
-    while let Ok(LaneTask { deferred, worker, token }) = tasks.recv() {
+    while let Some(LaneTask { deferred, worker, token }) = next() {
         let client_id = deferred.session.client.id;
         let output = engine::lane::run(server, &mut engine, deferred);
         shared.mailboxes[worker].send(Message::Letter(Letter::Reply { token, client_id, output }));

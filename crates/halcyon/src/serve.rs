@@ -8,9 +8,11 @@ use std::thread;
 use std::time::Duration;
 
 use base::clock::SystemClock;
+use base::limits::SCRIPT_THREADS;
 use engine::cluster_face::Identity;
 use engine::config::Config;
 use engine::server::{Process, Server};
+use parking_lot::Mutex;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::shared::{LaneTask, Mailbox, ProcessHost, Shared};
@@ -197,13 +199,30 @@ fn describe_process(workers: usize) -> Process {
 
 fn start_background(
     shared: &Arc<Shared>,
-    tasks: Receiver<LaneTask>,
+    [lane_tasks, script_tasks]: [Receiver<LaneTask>; 2],
     notify: &Sender<Notice>,
 ) -> Result<(), String> {
     let reaper = shared.server.keyspace.take_reaper().expect("one-reaper: the keyspace is new");
     spawn("reaper", notify, move || reaper.run())?;
     let for_lane = shared.clone();
-    spawn("long-lane", notify, move || lane::run(&for_lane, &tasks, random()))
+    spawn("long-lane", notify, move || {
+        let index = for_lane.mailboxes.len();
+        lane::run(&for_lane, index, || lane_tasks.recv().ok(), random());
+    })?;
+    let script_tasks = Arc::new(Mutex::new(script_tasks));
+    for number in 0..SCRIPT_THREADS {
+        let (for_scripts, tasks) = (shared.clone(), script_tasks.clone());
+        spawn(&format!("script-{number}"), notify, move || {
+            let index = for_scripts.mailboxes.len() + 1 + number;
+            lane::run(&for_scripts, index, || next_task(&tasks), random());
+        })?;
+    }
+    Ok(())
+}
+
+/// The next job of a queue that several threads take from; `None` once nobody can add to it.
+fn next_task(tasks: &Mutex<Receiver<LaneTask>>) -> Option<LaneTask> {
+    tasks.lock().recv().ok()
 }
 
 /// Starts a thread whose end, by panic too, reaches the main thread.

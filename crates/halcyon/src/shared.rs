@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use engine::clients::Client;
 use engine::lane::Deferred;
 use engine::letter::Letter;
-use engine::server::{CpuSeconds, Host, Server};
+use engine::server::{CpuSeconds, Host, LogLevel, Server};
 
 use crate::connection::Connection;
 use crate::mailbox;
@@ -49,21 +49,24 @@ pub struct Shared {
     pub lane: Sender<LaneTask>,
     /// What new TLS connections are made from.
     pub tls: Arc<Tls>,
+    /// The way to the threads for scripts.
+    pub scripts: Sender<LaneTask>,
     /// Set once, when the process is to end.
     pub stopping: Arc<AtomicBool>,
 }
 
 impl Shared {
-    /// What all threads share, and the lane's end of its queue.
+    /// What all threads share, and the other ends of the queues of the lane and of the threads for scripts.
     pub fn new(
         server: Server,
         mailboxes: Arc<[Mailbox]>,
         stopping: Arc<AtomicBool>,
         tls: Arc<Tls>,
-    ) -> (Arc<Shared>, Receiver<LaneTask>) {
-        let (lane, tasks) = channel();
+    ) -> (Arc<Shared>, [Receiver<LaneTask>; 2]) {
+        let ((lane, lane_tasks), (scripts, script_tasks)) = (channel(), channel());
         let loads = mailboxes.iter().map(|_| AtomicUsize::new(0)).collect();
-        (Arc::new(Shared { server, mailboxes, loads, lane, tls, stopping }), tasks)
+        let shared = Shared { server, mailboxes, loads, lane, tls, scripts, stopping };
+        (Arc::new(shared), [lane_tasks, script_tasks])
     }
 
     /// True once the process is to end.
@@ -108,6 +111,14 @@ impl Host for ProcessHost {
     fn fill_random(&self, bytes: &mut [u8]) {
         let read = std::fs::File::open("/dev/urandom").and_then(|mut source| source.read_exact(bytes));
         read.expect("system-randomness: /dev/urandom can be read");
+    }
+
+    fn log_at(&self, level: LogLevel, text: &str) {
+        match level {
+            LogLevel::Debug => tracing::debug!("{text}"),
+            LogLevel::Verbose | LogLevel::Notice => tracing::info!("{text}"),
+            LogLevel::Warning => tracing::warn!("{text}"),
+        }
     }
 
     fn shutdown(&self) {

@@ -494,7 +494,8 @@ impl Worker {
                 let deferred =
                     self.engine.deferred.take().expect("deferred-job: the dispatcher reported one");
                 let task = LaneTask { deferred, worker: self.index, token };
-                self.shared.lane.send(task).expect("lane-alive: the long lane outlives the workers");
+                let lane = if task.deferred.is_script { &self.shared.scripts } else { &self.shared.lane };
+                lane.send(task).expect("lane-alive: the long lane outlives the workers");
             }
         }
     }

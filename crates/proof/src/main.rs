@@ -5,6 +5,7 @@ mod differential;
 mod dump;
 mod duo;
 mod fuzz;
+mod fuzz_lua;
 mod fuzz_restore;
 mod link;
 mod options;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         Mode::Differential => differential::run(&options),
         Mode::FuzzCommands => fuzz::run(&options),
         Mode::FuzzRestore => fuzz_restore::run(&options),
+        Mode::FuzzLua => fuzz_lua::run(&options),
     };
     match ran {
         Ok(tally) => {

@@ -9,13 +9,14 @@ pub const USAGE: &str = "\
 proof differential [OPTIONS]   Halcyon and a real redis-server side by side
 proof fuzz-commands [OPTIONS]  random garbage at Halcyon's commands
 proof fuzz-restore [OPTIONS]   damaged payloads at the codec and at Halcyon's RESTORE
+proof fuzz-lua [OPTIONS]       Lua sources, whole and broken, at Halcyon's scripts
 
   --halcyon BIN     Halcyon (default: $HALCYON_BIN, target/release/halcyon or target/ci/halcyon)
   --oracle BIN      the server that is right (default: redis-server; made for 7.0.15)
   --halcyon-arg ARG one more argument for Halcyon's side (repeat it; to see the suite fail)
   --seed N          where random sequences start (default 1)
   --commands N      random commands in all (default 200000; fuzz-commands: 100000)
-  --cases N         damaged payloads in all (default 100000)
+  --cases N         damaged payloads or Lua sources in all (default 100000)
   --only FAMILY     one family: strings, keys, lists, hashes, sets, sorted_sets, server ...
   --scripts-only    no random commands
   --random-only     no scripts
@@ -28,6 +29,7 @@ pub enum Mode {
     Differential,
     FuzzCommands,
     FuzzRestore,
+    FuzzLua,
 }
 
 /// Parsed options; see `USAGE`.
@@ -52,6 +54,7 @@ impl Options {
             Some("differential") => Mode::Differential,
             Some("fuzz-commands") => Mode::FuzzCommands,
             Some("fuzz-restore") => Mode::FuzzRestore,
+            Some("fuzz-lua") => Mode::FuzzLua,
             _ => return Err(USAGE.to_owned()),
         };
         let mut options = Options {

@@ -15,7 +15,7 @@ use crate::wire::{StringWriter, length, put_length, string};
 use crate::{VERSION_WRITTEN, crc64, reads_version};
 
 /// First bytes of the records that are no keys. The numbers are the format's.
-mod opcode {
+pub(crate) mod opcode {
     /// Slot, its keys, its keys with an end: a hint.
     pub const SLOT_INFO: u8 = 0xf4;
     /// A library's code.

@@ -27,6 +27,7 @@ mod cursor;
 mod decode;
 mod encode;
 mod file;
+pub mod functions;
 mod intset;
 mod listpack;
 mod lzf;

@@ -1,7 +1,7 @@
 //! INFO: what the server is, does and has done.
 //!
 //! Costs the same with any number of keys and clients, and reads no file: monitoring polls it. Names and order
-//! are those of Redis 7.4. What this server does not have (forks, scripts, modules, replicas) is shown with the
+//! are those of Redis 7.4. What this server does not have (forks, modules, replicas) is shown with the
 //! values of a Redis that never used it, because tools look for the fields.
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,6 +16,7 @@ use crate::ctx::Ctx;
 use crate::fault::CmdResult;
 use crate::pubsub::Space;
 use crate::reply::Reply;
+use crate::scripting::{Scripting, vm};
 use crate::server::{REDIS_VERSION, Server};
 use base::clock::Now;
 
@@ -208,19 +209,7 @@ fn memory(source: &Source<'_>, fields: &mut Fields) {
     fields.add("allocator_muzzy", 0);
     let total = server.process.system_memory_bytes;
     fields.add_bytes("total_system_memory", "total_system_memory_human", total);
-    fields.add_zeros(&["used_memory_lua", "used_memory_vm_eval"]);
-    fields.add("used_memory_lua_human", Human(0));
-    fields.add_zeros(&[
-        "used_memory_scripts_eval",
-        "number_of_cached_scripts",
-        "number_of_functions",
-        "number_of_libraries",
-        "used_memory_vm_functions",
-        "used_memory_vm_total",
-    ]);
-    fields.add("used_memory_vm_total_human", Human(0));
-    fields.add_zeros(&["used_memory_functions", "used_memory_scripts"]);
-    fields.add("used_memory_scripts_human", Human(0));
+    scripting_memory(&server.scripting, fields);
     fields.add_bytes("maxmemory", "maxmemory_human", server.config.hot().maxmemory_bytes());
     fields.add("maxmemory_policy", server.config.string("maxmemory-policy"));
     fields.add_fixed("allocator_frag_ratio", 1.0);
@@ -243,6 +232,24 @@ fn memory(source: &Source<'_>, fields: &mut Fields) {
     fields.add("mem_overhead_db_hashtable_rehashing", 0);
     fields.add("active_defrag_running", 0);
     fields.add("lazyfree_pending_objects", server.keyspace.garbage_pending());
+}
+
+/// The scripts that the server knows, and the Lua states of all threads together.
+fn scripting_memory(scripting: &Scripting, fields: &mut Fields) {
+    let states = vm::states_bytes();
+    let (scripts, functions) = (scripting.scripts.bytes(), scripting.functions.bytes());
+    let set = scripting.functions.current();
+    fields.add("used_memory_lua", states);
+    fields.add("used_memory_vm_eval", states);
+    fields.add("used_memory_lua_human", Human(states));
+    fields.add("used_memory_scripts_eval", scripts);
+    fields.add("number_of_cached_scripts", scripting.scripts.len());
+    fields.add("number_of_functions", set.function_count());
+    fields.add("number_of_libraries", set.libraries.len());
+    fields.add("used_memory_vm_functions", 0);
+    fields.add_bytes("used_memory_vm_total", "used_memory_vm_total_human", states);
+    fields.add("used_memory_functions", functions);
+    fields.add_bytes("used_memory_scripts", "used_memory_scripts_human", scripts + functions);
 }
 
 fn persistence(source: &Source<'_>, fields: &mut Fields) {
@@ -305,7 +312,7 @@ fn stats(source: &Source<'_>, fields: &mut Fields) {
     fields.add("expire_cycle_cpu_milliseconds", 0);
     fields.add("evicted_keys", server.total(|stats| &stats.evicted_keys));
     fields.add("evicted_clients", server.total(|stats| &stats.evicted_clients));
-    fields.add("evicted_scripts", 0);
+    fields.add("evicted_scripts", server.scripting.scripts.evicted());
     let exceeded = server.exceeded.times(source.now.mono_us);
     fields.add("total_eviction_exceeded_time", exceeded.total_ms);
     fields.add("current_eviction_exceeded_time", exceeded.current_ms);

@@ -153,8 +153,8 @@ pub(crate) fn stats(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Cm
     add("clients.normal", bytes(memory.clients));
     add("cluster.links", bytes(0));
     add("aof.buffer", bytes(0));
-    add("lua.caches", bytes(0));
-    add("functions.caches", bytes(0));
+    add("lua.caches", bytes(server.scripting.scripts.bytes()));
+    add("functions.caches", bytes(server.scripting.functions.bytes()));
     for db in 0..server.keyspace.databases() {
         let size = server.keyspace.size(db, now_ms);
         if size.keys > 0 {

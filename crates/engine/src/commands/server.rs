@@ -170,7 +170,8 @@ mod tests {
     fn shutdown_happens_only_when_it_is_meant() {
         let ended = Arc::new(AtomicBool::new(false));
         let mut harness = Harness::new();
-        harness.server.host = Box::new(Watched(ended.clone()));
+        let server = std::sync::Arc::get_mut(&mut harness.server).expect("nobody else has the server yet");
+        server.host = Box::new(Watched(ended.clone()));
         for (line, expected) in [
             ("SHUTDOWN FOO", "-ERR syntax error"),
             ("SHUTDOWN SAVE NOSAVE", "-ERR syntax error"),

@@ -390,7 +390,7 @@ pub static DIRECTIVES: &[Directive] = &[
     yes("latency-tracking").live(),
     list("latency-tracking-info-percentiles", "50 99 99.9", ListRule::Percentiles).live(),
     ruled("notify-keyspace-events", "", TextRule::KeyspaceEvents).live(),
-    int("busy-reply-threshold", 0, I64, 5000).also(&["lua-time-limit"]),
+    int("busy-reply-threshold", 0, I64, 5000).also(&["lua-time-limit"]).live(),
     // Cluster.
     no("cluster-enabled").immutable().live(),
     text("cluster-config-file", "nodes.conf").immutable().live(),

@@ -63,6 +63,8 @@ hot_values! {
     maxmemory_eviction_tenacity: AtomicU64 => u64, "maxmemory-eviction-tenacity";
     /// Bytes that clients may use together; negative: percent of `maxmemory`; 0: no limit.
     maxmemory_clients: AtomicI64 => i64, "maxmemory-clients";
+    /// Milliseconds after which commands that wait for a script are refused; 0: they wait.
+    busy_reply_threshold_ms: AtomicU64 => u64, "busy-reply-threshold";
     /// Keys looked at for each eviction.
     maxmemory_samples: AtomicU64 => u64, "maxmemory-samples";
     /// Clients that may be connected.

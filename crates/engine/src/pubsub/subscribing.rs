@@ -129,8 +129,8 @@ pub fn publish(
     for index in workers {
         let letter = Letter::Publish(publication.clone());
         match worker.as_deref_mut() {
-            Some(own) if own.index == index => own.outbox.push(letter),
-            _ => server.host.post(usize::from(index), letter),
+            Some(own) => own.send(server, index, letter),
+            None => server.host.post(usize::from(index), letter),
         }
     }
     receivers

@@ -14,6 +14,7 @@ mod lists;
 mod pubsub;
 mod registry;
 mod replication;
+mod scripting;
 mod server;
 mod sets;
 mod streams;

@@ -103,6 +103,7 @@ const FAMILIES: &[&[Command]] = &[
     super::lists::ROWS,
     super::pubsub::ROWS,
     super::replication::ROWS,
+    super::scripting::ROWS,
     super::server::ROWS,
     super::sets::ROWS,
     super::streams::ROWS,

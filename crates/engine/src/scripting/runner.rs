@@ -1,0 +1,344 @@
+//! What a running script asks for: `redis.call` and its like, on the stripes that the run holds.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use base::limits::SCRIPT_WORKER_US;
+use mlua::{Lua, MultiValue, Value};
+use resp::Args;
+use store::OwnedEntry;
+
+use super::api::Request;
+use super::convert::ReplyReader;
+use super::errors::{Abort, Raised, error_table, raise_table};
+use super::libs::format_number;
+use super::running::Running;
+use super::shebang::ScriptFlags;
+use super::vm::{Runner, Shared};
+use crate::acl;
+use crate::ctx::Ctx;
+use crate::fault::Fault;
+use crate::output::Output;
+use crate::reply::Reply;
+use crate::server::LogLevel;
+use crate::table::{CommandInfo, Flags, KeyAccess};
+
+/// Numbers up to this are passed to commands as integers.
+const INTEGER_MAX: i64 = 1 << 52;
+
+/// What a script's writes have replaced, to be put back if the run is given up.
+#[derive(Default)]
+pub struct Undo {
+    seen: HashSet<(usize, Box<[u8]>)>,
+    before: Vec<(usize, Box<[u8]>, Option<OwnedEntry>)>,
+}
+
+/// A script's run, as the functions that it calls see it.
+pub struct Run<'r, 'c> {
+    pub ctx: &'r mut Ctx<'c>,
+    pub shared: std::rc::Rc<Shared>,
+    pub flags: ScriptFlags,
+    /// Commands that may write are refused.
+    pub is_read_only: bool,
+    /// It started when memory was full.
+    pub may_exceed_memory: bool,
+    pub has_written: bool,
+    /// While the run may still be given up.
+    pub undo: Option<Undo>,
+    /// When it started.
+    pub started_us: u64,
+    /// How others see it, off the workers.
+    pub running: Option<Arc<Running>>,
+    /// The slot of its keys, in cluster mode.
+    pub slot: Option<u16>,
+    /// Stripes that were added to those of its keys.
+    pub extended: Vec<usize>,
+    pub bytes: Vec<u8>,
+}
+
+/// How a call of `redis.call` ended that gave no reply.
+enum Refusal {
+    /// The script is told.
+    Error(Vec<u8>),
+    /// The run is over.
+    Abort(Abort),
+}
+
+impl From<&str> for Refusal {
+    fn from(text: &str) -> Refusal {
+        Refusal::Error(text.as_bytes().to_vec())
+    }
+}
+
+impl From<Fault> for Refusal {
+    fn from(fault: Fault) -> Refusal {
+        Refusal::Error(fault.bytes().to_vec())
+    }
+}
+
+impl Run<'_, '_> {
+    fn abort(&self, abort: Abort) -> mlua::Error {
+        self.shared.abort.set(Some(abort));
+        Raised::Abort(abort).into()
+    }
+
+    /// Puts back what the script's writes have replaced.
+    pub fn undo(&mut self) {
+        let Some(undo) = self.undo.take() else { return };
+        for (db, key, before) in undo.before.into_iter().rev() {
+            self.ctx.put_back(db, &key, before.as_ref());
+        }
+        let effects = &mut self.ctx.worker().effects;
+        effects.clear();
+        effects.let_go();
+    }
+
+    /// The run is over, and what it did stays: whoever is to hear of it does.
+    pub fn release(&mut self) {
+        if self.undo.take().is_some() {
+            let server = self.ctx.server();
+            let worker = self.ctx.worker();
+            for (index, letter) in worker.effects.let_go() {
+                worker.send(server, index, letter);
+            }
+        }
+    }
+
+    fn run_command(&mut self, args: Args<'_>) -> Result<(), Refusal> {
+        let info = self.admit(args)?;
+        if !self.ctx.try_extend(info, args) {
+            return Err(Refusal::Abort(Abort::Conflict));
+        }
+        if self.undo.is_some() {
+            self.extended.extend(self.ctx.stripes_of(info, args));
+        }
+        let writes = info.spec.flags.contains(Flags::WRITE);
+        if writes {
+            self.remember(info, args);
+            self.has_written = true;
+            if let Some(running) = &self.running {
+                running.has_written.store(true, Relaxed);
+            }
+        }
+        let mut out = Output::new();
+        let mut reply = Reply::new(&mut out, self.shared.proto.get());
+        let mark = reply.output().mark();
+        // The command sees the protocol that the script chose, not the client's.
+        let client_proto = std::mem::replace(&mut self.ctx.session().proto, self.shared.proto.get());
+        let result = self.ctx.call(info, args, &mut reply);
+        self.ctx.session().proto = client_proto;
+        if let Err(fault) = result {
+            reply.output().rewind(mark);
+            self.ctx.count_error(&fault);
+            reply.encoder().error_bytes(fault.bytes());
+        }
+        self.bytes.clear();
+        out.drain_into(&mut self.bytes);
+        Ok(())
+    }
+
+    /// The row that a script may run.
+    fn admit(&mut self, args: Args<'_>) -> Result<&'static CommandInfo, Refusal> {
+        let server = self.ctx.server();
+        let registry = server.registry;
+        let unknown = "ERR Unknown Redis command called from script";
+        let info = registry.find(&args[0]).ok_or(unknown)?;
+        let info = match (info.subcommands.is_empty(), args.get(1)) {
+            (false, Some(word)) => registry.find_sub(info, word).ok_or(unknown)?,
+            _ => info,
+        };
+        if !info.arity_fits(args.len()) {
+            return Err("ERR Wrong number of args calling Redis command from script".into());
+        }
+        let flags = info.spec.flags;
+        if flags.contains(Flags::NOSCRIPT) {
+            return Err("ERR This Redis command is not allowed from script".into());
+        }
+        let may_replicate = flags.intersects(Flags::WRITE | Flags::MAY_REPLICATE);
+        if self.is_read_only && (may_replicate || matches!(info.spec.name, "publish" | "spublish")) {
+            return Err("ERR Write commands are not allowed from read-only scripts.".into());
+        }
+        if flags.contains(Flags::DENYOOM)
+            && !self.has_written
+            && !self.may_exceed_memory
+            && server.out_of_memory()
+        {
+            return Err(Fault::OOM.into());
+        }
+        let user = self.ctx.session_ref().user.clone();
+        if let Err(denied) = acl::check(server, &user, info, args) {
+            let client = &self.ctx.session_ref().client;
+            acl::log_denied(server, client, &user, info, args, denied, acl::Context::Script);
+            return Err(denied.fault_in_script(&user, info).into());
+        }
+        self.check_slots(info, args)?;
+        Ok(info)
+    }
+
+    /// In cluster mode: the keys of all commands lie in one slot.
+    fn check_slots(&mut self, info: &CommandInfo, args: Args<'_>) -> Result<(), Refusal> {
+        let server = self.ctx.server();
+        if !server.cluster.enabled {
+            return Ok(());
+        }
+        let (mut slot, mut within, mut across) = (None, true, true);
+        let _ = info.each_key(args, &mut |index, _| {
+            let of_key = server.keyspace.position(&args[index]).slot();
+            within &= *slot.get_or_insert(of_key) == of_key;
+            across &= self.slot.is_none_or(|known| known == of_key);
+        });
+        if !within {
+            return Err("ERR Script attempted to access keys that do not hash to the same slot".into());
+        }
+        if !across && !self.flags.contains(ScriptFlags::ALLOW_CROSS_SLOT) {
+            return Err("ERR Script attempted to access keys that do not hash to the same slot".into());
+        }
+        self.slot = self.slot.or(slot);
+        Ok(())
+    }
+
+    /// Keeps what a command's keys hold before it writes them for the first time.
+    fn remember(&mut self, info: &CommandInfo, args: Args<'_>) {
+        let Some(undo) = &mut self.undo else { return };
+        let db = self.ctx.db();
+        let ctx = &mut *self.ctx;
+        let mut dbs = vec![db];
+        // MOVE and COPY name another database.
+        if matches!(info.spec.name, "move" | "copy") {
+            let named = args.iter().skip(2).filter_map(base::num::parse_i64);
+            let databases = ctx.server().keyspace.databases() as i64;
+            dbs.extend(named.filter(|db| (0..databases).contains(db)).map(|db| db as usize));
+        }
+        let _ = info.each_key(args, &mut |index, access| {
+            if access.contains(KeyAccess::NOT_KEY) {
+                return;
+            }
+            for db in &dbs {
+                let key: Box<[u8]> = args[index].into();
+                if undo.seen.insert((*db, key.clone())) {
+                    let before = ctx.read_entry(*db, &key);
+                    undo.before.push((*db, key, before));
+                }
+            }
+        });
+    }
+}
+
+/// An argument as a command gets it.
+enum Word {
+    Text(mlua::String),
+    Number(Vec<u8>),
+}
+
+fn word_of(value: Value) -> Option<Word> {
+    Some(match value {
+        Value::String(text) => Word::Text(text),
+        Value::Integer(number) if number.abs() < INTEGER_MAX => Word::Number(number.to_string().into_bytes()),
+        Value::Integer(number) => Word::Number(format_number(number as f64, 17).into_bytes()),
+        Value::Number(number) => Word::Number(format_number(number, 17).into_bytes()),
+        _ => return None,
+    })
+}
+
+impl Runner for Run<'_, '_> {
+    fn call(&mut self, lua: &Lua, args: MultiValue, raises: bool) -> mlua::Result<Value> {
+        if let Some(abort) = self.shared.abort.get() {
+            return Err(self.abort(abort));
+        }
+        let result = if args.is_empty() {
+            Err("ERR Please specify at least one argument for this redis lib call".into())
+        } else {
+            match args.into_iter().map(word_of).collect::<Option<Vec<Word>>>() {
+                None => Err("ERR Lua redis lib command arguments must be strings or integers".into()),
+                Some(words) => {
+                    let texts: Vec<_> = words
+                        .iter()
+                        .map(|word| match word {
+                            Word::Text(text) => Some(text.as_bytes()),
+                            Word::Number(_) => None,
+                        })
+                        .collect();
+                    let slices: Vec<&[u8]> = words
+                        .iter()
+                        .zip(&texts)
+                        .map(|(word, text)| match (word, text) {
+                            (Word::Number(digits), _) => digits.as_slice(),
+                            (Word::Text(_), Some(text)) => text,
+                            (Word::Text(_), None) => unreachable!("script-args: a text was borrowed"),
+                        })
+                        .collect();
+                    self.run_command(Args::from_slices(&slices))
+                }
+            }
+        };
+        let value = match result {
+            Ok(()) => ReplyReader::new(lua, &self.bytes).value()?,
+            Err(Refusal::Abort(abort)) => return Err(self.abort(abort)),
+            Err(Refusal::Error(text)) => Value::Table(error_table(lua, &text, true)?),
+        };
+        if raises
+            && let Value::Table(table) = &value
+            && let Value::String(err) = table.raw_get::<Value>("err")?
+        {
+            return Err(Raised::Table { err: err.as_bytes().to_vec(), counted: true }.into());
+        }
+        Ok(value)
+    }
+
+    fn ask(&mut self, _: &Lua, args: MultiValue) -> mlua::Result<Value> {
+        let args: Vec<Value> = args.into_iter().collect();
+        let (request, args) = args.split_first().expect("script-request: it has a number");
+        let server = self.ctx.server();
+        match request.as_i64() {
+            Some(request) if request == Request::MayGoOn as i64 => self.may_go_on().map(|()| Value::Nil),
+            Some(request) if request == Request::CpuSeconds as i64 => {
+                let seconds = server.host.cpu_seconds();
+                Ok(Value::Number(seconds.user + seconds.system))
+            }
+            Some(request) if request == Request::Log as i64 => {
+                if let [level, Value::String(text)] = args {
+                    server
+                        .host
+                        .log_at(LogLevel::of_script(level.as_i64().unwrap_or(0)), &text.to_string_lossy());
+                }
+                Ok(Value::Nil)
+            }
+            _ => self.acl_check(args).map(Value::Boolean),
+        }
+    }
+}
+
+impl Run<'_, '_> {
+    fn may_go_on(&mut self) -> mlua::Result<()> {
+        if self.running.as_ref().is_some_and(|running| running.killed.load(Relaxed)) {
+            return Err(self.abort(Abort::Killed));
+        }
+        let elapsed_us = self.ctx.server().clock.mono_us().saturating_sub(self.started_us);
+        if self.undo.is_some() && self.running.is_none() && elapsed_us > SCRIPT_WORKER_US {
+            return Err(self.abort(Abort::Long));
+        }
+        Ok(())
+    }
+
+    /// `redis.acl_check_cmd`
+    fn acl_check(&mut self, args: &[Value]) -> mlua::Result<bool> {
+        if args.is_empty() {
+            return Err(raise_table("ERR Please specify at least one argument for this redis lib call"));
+        }
+        let words: Option<Vec<Vec<u8>>> = args.iter().map(super::libs::bytes_of).collect();
+        let Some(words) = words else {
+            return Err(raise_table("ERR Lua redis lib command arguments must be strings or integers"));
+        };
+        let slices: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+        let args = Args::from_slices(&slices);
+        let registry = self.ctx.server().registry;
+        let info =
+            registry.find(&args[0]).and_then(|info| match (info.subcommands.is_empty(), args.get(1)) {
+                (false, Some(word)) => registry.find_sub(info, word),
+                _ => Some(info),
+            });
+        let info = info.ok_or_else(|| raise_table("ERR Invalid command passed to redis.acl_check_cmd()"))?;
+        Ok(acl::check(self.ctx.server(), &self.ctx.session_ref().user, info, args).is_ok())
+    }
+}

@@ -1,0 +1,199 @@
+//! Scripts and functions, as a client sees them. Replies were asked of redis-server 7.0.15; what runs differently here
+//! (stripes, threads for scripts, what is undone) is tested with one harness.
+
+use engine::testing::Harness;
+
+fn run(mut harness: Harness, script: &[(&str, &str)]) {
+    for (line, expected) in script {
+        harness.check(line, expected);
+    }
+}
+
+#[test]
+fn values_become_replies() {
+    run(
+        Harness::new(),
+        &[
+            ("EVAL 'return 1.9' 0", ":1"),
+            ("EVAL 'return {1, \"a\", {2}, nil, 3}' 0", "[:1 a [:2]]"),
+            ("EVAL 'return true' 0", ":1"),
+            ("EVAL 'return false' 0", "(nil)"),
+            ("EVAL 'return {ok=\"fine\"}' 0", "+fine"),
+            ("EVAL 'return {err=\"MY error\"}' 0", "-MY error"),
+            ("EVAL 'return {KEYS[1], ARGV[1], #KEYS, #ARGV}' 1 k a b", "[k a :1 :2]"),
+            ("EVAL 'return {double=1.5}' 0", "1.5"),
+            ("EVAL 'return 1' 2 k", "-ERR Number of keys can't be greater than number of args"),
+            ("EVAL 'return 1' -1", "-ERR Number of keys can't be negative"),
+        ],
+    );
+    run(
+        Harness::new().resp3(),
+        &[
+            ("EVAL 'return true' 0", ":1"),
+            ("EVAL 'redis.setresp(3) return true' 0", "#true"),
+            ("EVAL 'redis.setresp(3) return {map={a=1}}' 0", "%{a=:1}"),
+            ("EVAL 'return {set={a=true}}' 0", "~[a]"),
+            ("EVAL 'return {double=1.5}' 0", ",1.5"),
+            ("EVAL 'return {big_number=\"123\"}' 0", "(123"),
+            ("EVAL 'return {verbatim_string={format=\"txt\", string=\"hi\"}}' 0", "=hi"),
+        ],
+    );
+}
+
+#[test]
+fn replies_become_values() {
+    run(
+        Harness::new(),
+        &[
+            ("EVAL 'return redis.call(\"SET\", KEYS[1], 1).ok' 1 k", "OK"),
+            ("EVAL 'return redis.call(\"INCR\", KEYS[1]) + 1' 1 k", ":3"),
+            ("EVAL 'return redis.call(\"GET\", KEYS[1]) == false' 1 nokey", ":1"),
+            ("EVAL 'return redis.pcall(\"LPUSH\", KEYS[1], 1).err' 1 k", {
+                "WRONGTYPE Operation against a key holding the wrong kind of value"
+            }),
+            ("HSET h f v", ":1"),
+            ("EVAL 'redis.setresp(3) return redis.call(\"HGETALL\", KEYS[1]).map.f' 1 h", "v"),
+        ],
+    );
+}
+
+#[test]
+fn errors_say_where_they_were() {
+    let mut harness = Harness::new();
+    let place = |reply: &str| reply.split(" script: ").nth(1).map(|rest| rest[40..].to_owned());
+    let reply = harness.run("EVAL \"\\nreturn redis.call('nosuch')\" 0");
+    assert!(reply.starts_with("-ERR Unknown Redis command called from script script: "), "{reply}");
+    assert_eq!(place(&reply).as_deref(), Some(", on @user_script:2."));
+    let reply = harness.run("EVAL 'local function f() error(\"x\") end return f()' 0");
+    assert!(reply.starts_with("-ERR user_script:1: x script: "), "{reply}");
+    harness.check("EVAL 'x x' 0", {
+        "-ERR Error compiling script (new function): user_script:1: '=' expected near 'x'"
+    });
+}
+
+#[test]
+fn the_sandbox_holds() {
+    let mut harness = Harness::new();
+    for (script, text) in [
+        ("x = 1", "user_script:1: Attempt to modify a readonly table"),
+        ("return x", "user_script:1: Script attempted to access nonexistent global variable 'x'"),
+        ("return print", "user_script:1: Script attempted to access nonexistent global variable 'print'"),
+        ("return io", "user_script:1: Script attempted to access nonexistent global variable 'io'"),
+        ("rawset(_G, 'x', 1)", "Attempt to modify a readonly table"),
+        ("setmetatable(_G, {})", "Attempt to modify a readonly table"),
+        ("redis.call = nil", "user_script:1: Attempt to modify a readonly table"),
+        ("table.insert(redis, 1)", "Attempt to modify a readonly table"),
+        ("string.rep = nil", "user_script:1: Attempt to modify a readonly table"),
+        ("getmetatable('').__index = nil", "user_script:1: Attempt to modify a readonly table"),
+        ("getmetatable(_G).__index = nil", "user_script:1: Attempt to modify a readonly table"),
+    ] {
+        let reply = harness.run_args(&[b"EVAL", script.as_bytes(), b"0"]);
+        let reply = String::from_utf8_lossy(&reply);
+        assert!(reply.starts_with(&format!("-ERR {text} script: ")), "{script}: {reply}");
+    }
+    harness.check("EVAL 'return getmetatable(redis)' 0", "(nil)");
+    harness.check("EVAL 'local n = 0 for _ in pairs(redis) do n = n + 1 end return n > 10' 0", ":1");
+    harness.check("EVAL 'return loadstring(\"\\27Lua\")' 0", "(nil)");
+}
+
+#[test]
+fn scripts_are_known_by_their_digest() {
+    let mut harness = Harness::new();
+    harness.check("SCRIPT LOAD 'return 1'", "e0e1f9fabfc9d4800c877a703b823ac0578ff8db");
+    harness.check("EVALSHA E0E1F9FABFC9D4800C877A703B823AC0578FF8DB 0", ":1");
+    harness.check("SCRIPT EXISTS e0e1f9fabfc9d4800c877a703b823ac0578ff8db x", "[:1 :0]");
+    for number in 0..base::limits::EVAL_SCRIPTS_MAX + 10 {
+        harness.check(&format!("EVAL 'return {number}' 0"), &format!(":{number}"));
+    }
+    // What SCRIPT LOAD brought stays; of the others, the oldest are forgotten.
+    harness.check("EVALSHA e0e1f9fabfc9d4800c877a703b823ac0578ff8db 0", ":1");
+    assert_eq!(harness.server.scripting.scripts.evicted(), 9, "EVAL 'return 1' was the loaded one");
+    let oldest = engine::scripting::cache::sha_hex(b"return 0");
+    let oldest = String::from_utf8_lossy(&oldest).into_owned();
+    harness.check(&format!("EVALSHA {oldest} 0"), "-NOSCRIPT No matching script. Please use EVAL.");
+    harness.check("SCRIPT FLUSH", "+OK");
+    harness.check("EVALSHA e0e1f9fabfc9d4800c877a703b823ac0578ff8db 0", {
+        "-NOSCRIPT No matching script. Please use EVAL."
+    });
+}
+
+/// Runs `work` while another thread holds the stripe of `key` for a while.
+fn while_held(harness: &mut Harness, key: &[u8], work: impl FnOnce(&mut Harness)) {
+    let server = harness.server.clone();
+    let key = key.to_vec();
+    let (held, is_held) = std::sync::mpsc::channel();
+    let holder = std::thread::spawn(move || {
+        let long = server.keyspace.hold_long();
+        let locked = server.keyspace.lock(server.keyspace.position(&key));
+        held.send(()).expect("the test waits");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        drop(locked);
+        drop(long);
+    });
+    is_held.recv().expect("the holder holds");
+    work(harness);
+    holder.join().expect("the holder ends");
+}
+
+#[test]
+fn a_run_that_is_given_up_leaves_nothing() {
+    let mut harness = Harness::new();
+    harness.check("RPUSH l a b", ":2");
+    harness.check("SET s old EX 100", "+OK");
+    let script = "EVAL 'redis.call(\"INCR\", KEYS[1]) redis.call(\"RPUSH\", KEYS[2], 1) redis.call(\"SET\", KEYS[3], 2) \
+                  pcall(redis.call, \"INCR\", \"other\") return redis.call(\"GET\", KEYS[1])' 3 n l s";
+    // Nor can the script catch that it is given up: else `other` would not be there.
+    while_held(&mut harness, b"other", |harness| harness.check(script, "1"));
+    harness.check("MGET n other s", "[1 1 2]");
+    harness.check("LRANGE l 0 -1", "[a b 1]");
+    // It is known now that it needs every stripe.
+    harness.check(script, "2");
+    harness.check("MGET n other", "[2 2]");
+}
+
+#[test]
+fn undeclared_keys_just_work() {
+    run(
+        Harness::new(),
+        &[
+            (
+                "EVAL 'for i = 1, 300 do redis.call(\"SET\", \"k\" .. i, i) end return redis.call(\"DBSIZE\")' 0",
+                ":300",
+            ),
+            (
+                "EVAL 'local s = 0 for i = 1, 300 do s = s + redis.call(\"GET\", \"k\" .. i) end return s' 0",
+                ":45150",
+            ),
+            ("MULTI", "+OK"),
+            ("EVAL 'return redis.call(\"INCR\", \"k1\")' 0", "+QUEUED"),
+            ("EVAL 'error(\"x\", 0)' 0", "+QUEUED"),
+            ("DISCARD", "+OK"),
+            ("EVAL 'redis.call(\"FLUSHALL\") return redis.call(\"DBSIZE\")' 0", ":0"),
+            ("EVAL 'redis.call(\"SELECT\", 1) return redis.call(\"SET\", KEYS[1], 1)' 1 k", "+OK"),
+            ("EXISTS k", ":0"),
+        ],
+    );
+}
+
+#[test]
+fn functions_are_kept_in_libraries() {
+    let mut harness = Harness::new();
+    let library = |body: &str| format!("FUNCTION LOAD REPLACE \"#!lua name=lib\\n{body}\"");
+    harness
+        .check(&library("redis.register_function('f', function(keys, args) return {keys, args} end)"), "lib");
+    harness.check("FCALL f 1 k a", "[[k] [a]]");
+    harness.check("FCALL F 0", "[[] []]");
+    harness.check("FCALL_RO f 0", "-ERR Can not execute a script with write flag using *_ro command.");
+    harness.check(&library("redis.register_function('f', function() return 2 end)"), "lib");
+    harness.check("FCALL f 0", ":2");
+    harness.check(
+        "FUNCTION LIST",
+        "[[library_name lib engine LUA functions [[name f description (nil) flags []]]]]",
+    );
+    harness.check(&library("x = 1"), {
+        "-ERR Error registering functions: ERR user_function:2: Attempt to modify a readonly table"
+    });
+    harness.check("FCALL f 0", ":2");
+    harness.check("FUNCTION DELETE lib", "+OK");
+    harness.check("FCALL f 0", "-ERR Function not found");
+}
