@@ -105,6 +105,54 @@ fn a_time_to_live_and_an_idle_time_are_given() {
 }
 
 #[test]
+fn fields_keep_their_ends() {
+    let mut harness = Harness::with_config(&[("enable-debug-command", "yes")]);
+    harness.check("HSET h a 1 b 2 c 3", ":3");
+    harness.check("HPEXPIRE h 5000 FIELDS 1 a", "[:1]");
+    harness.check("HPEXPIRE h 7000 FIELDS 1 b", "[:1]");
+    let (payload, digest) = (dump(&mut harness, "h"), harness.run("DEBUG DIGEST-VALUE h"));
+    assert_eq!(payload[payload.len() - 10], 12, "a version that knows of ends");
+    assert_eq!(restore(&mut harness, "copy", "0", &payload, ""), "+OK");
+    harness.check("DEBUG DIGEST-VALUE copy", &digest);
+    harness.check("OBJECT ENCODING copy", "listpackex");
+    harness.check("HPTTL copy FIELDS 3 a b c", "[:5000 :7000 :-1]");
+    harness.advance_ms(6000);
+    harness.check("HMGET copy a b c", "[(nil) 2 3]");
+    harness.check("DEBUG RELOAD", "+OK");
+    harness.check("HPTTL copy FIELDS 3 a b c", "[:-2 :1000 :-1]");
+    harness.check("HPERSIST h FIELDS 1 b", "[:1]");
+    harness.run("HDEL h a");
+    let payload = dump(&mut harness, "h");
+    assert_eq!(payload[payload.len() - 10], 10, "no field ends any more");
+}
+
+#[test]
+fn streams_keep_their_groups() {
+    let mut harness = Harness::new();
+    for (line, expected) in [
+        ("XADD s 1-1 a 1", "1-1"),
+        ("XADD s 2-0 a 2 b 3", "2-0"),
+        ("XADD s 3-0 a 4", "3-0"),
+        ("XGROUP CREATE s g 0", "+OK"),
+        ("XREADGROUP GROUP g alice COUNT 2 STREAMS s >", "[[s [[1-1 [a 1]] [2-0 [a 2 b 3]]]]]"),
+        ("XDEL s 2-0", ":1"),
+    ] {
+        harness.check(line, expected);
+    }
+    let payload = dump(&mut harness, "s");
+    assert_eq!(restore(&mut harness, "copy", "0", &payload, ""), "+OK");
+    for line in ["XINFO STREAM s FULL", "XRANGE s - +", "XPENDING s g - + 10"] {
+        let expected = harness.run(line);
+        harness.check(&line.replace(" s ", " copy "), &expected);
+    }
+    harness.check(
+        "XADD copy 2-5 a 1",
+        "-ERR The ID specified in XADD is equal or smaller than the target stream top item",
+    );
+    harness.check("XREADGROUP GROUP g bob STREAMS copy >", "[[copy [[3-0 [a 4]]]]]");
+}
+
+#[test]
 fn mistakes_are_told_in_redis_words() {
     let mut harness = Harness::new();
     harness.check("SET k v", "+OK");

@@ -5,17 +5,20 @@ mod stream;
 use base::num::{I64_TEXT_BYTES_MAX, parse_f64};
 use store::{Hash, List, OwnedValue, Set, Thresholds, Typed, Value, ZInsert, ZSet};
 
-use crate::code;
 use crate::cursor::{Cursor, ReadError};
 use crate::intset;
 use crate::listpack::{Item, Listpack};
 use crate::wire::{length, string};
 use crate::ziplist::Ziplist;
 use crate::zipmap::Zipmap;
+use crate::{VERSION_VALKEY, code};
 use stream::StreamDecoder;
 
 const DUPLICATE: ReadError = ReadError::Corrupt("an element that comes twice");
 const ODD: ReadError = ReadError::Corrupt("a field or member without its value");
+const NO_END: ReadError = ReadError::Corrupt("a field's end that is no time");
+/// The latest end that a field may have: Redis keeps 48 bits, of which one value means none.
+const END_MS_MAX: i64 = (1 << 48) - 2;
 const NO_SCORE: ReadError = ReadError::Corrupt("a score that is no number");
 
 /// Reads one value. Holds what was read of it when the bytes end early.
@@ -34,6 +37,10 @@ enum State {
     /// So many more elements follow.
     Elements(Elements, u64),
     Stream(Box<StreamDecoder>),
+    /// The soonest end of a hash's fields.
+    Soonest,
+    /// That, and a hash with ends in one string.
+    PackedEnds,
 }
 
 #[derive(Clone, Copy)]
@@ -60,11 +67,15 @@ enum Elements {
     ZSetText(ZSet),
     ZSet(ZSet),
     Hash(Hash),
+    /// Ends come before fields, counted from one before this time; 0 for none.
+    HashEnds(Hash, u64),
+    /// Ends come last, as they are; -1 for none.
+    ValkeyEnds(Hash),
 }
 
 impl ValueDecoder {
-    /// For a value of type `code`. An error if there is no such type.
-    pub fn new(code: u8, thresholds: Thresholds) -> Result<ValueDecoder, ReadError> {
+    /// For a value of type `code` in a payload or file of that version. An error if there is no such type.
+    pub fn new(code: u8, version: u16, thresholds: Thresholds) -> Result<ValueDecoder, ReadError> {
         let state = match code {
             code::STRING => State::Text,
             code::LIST => State::Counted(Elements::List(List::new())),
@@ -82,6 +93,11 @@ impl ValueDecoder {
             code::HASH_LISTPACK => State::Packed(Packing::HashListpack),
             code::ZSET_LISTPACK => State::Packed(Packing::ZSetListpack),
             code::SET_LISTPACK => State::Packed(Packing::SetListpack),
+            code::HASH_ENDS => State::Soonest,
+            code::HASH_LISTPACK_ENDS => State::PackedEnds,
+            code::HASH_VALKEY_ENDS if version >= VERSION_VALKEY => {
+                State::Counted(Elements::ValkeyEnds(Hash::new()))
+            }
             code::STREAM_1 | code::STREAM_2 | code::STREAM_3 => {
                 State::Stream(Box::new(StreamDecoder::new(code)))
             }
@@ -128,6 +144,19 @@ impl ValueDecoder {
                 *remaining -= 1;
                 Ok(None)
             }
+            State::Soonest => {
+                let soonest_ms = u64::from_le_bytes(input.array()?);
+                let mut hash = Hash::new();
+                hash.expect_ends();
+                self.state = State::Counted(Elements::HashEnds(hash, soonest_ms));
+                Ok(None)
+            }
+            State::PackedEnds => {
+                // The soonest end is told by the ends.
+                input.take(8)?;
+                let hash = hash_with_ends(Listpack::new(&string(input)?)?, thresholds)?;
+                Ok(Some(OwnedValue::Object(hash.into_value())))
+            }
             State::Stream(stream) => {
                 let read = stream.step(input, thresholds)?;
                 Ok(read.map(|stream| OwnedValue::Object(stream.into_value())))
@@ -159,6 +188,22 @@ impl Elements {
                 let (field, value) = (string(input)?, string(input)?);
                 set_field(hash, &field, &value, thresholds)?;
             }
+            Elements::HashEnds(hash, soonest_ms) => {
+                let after_ms = length(input)?;
+                let (field, value) = (string(input)?, string(input)?);
+                set_field(hash, &field, &value, thresholds)?;
+                if after_ms > 0 {
+                    end_field(hash, &field, soonest_ms.checked_add(after_ms - 1).ok_or(NO_END)?)?;
+                }
+            }
+            Elements::ValkeyEnds(hash) => {
+                let (field, value) = (string(input)?, string(input)?);
+                let end_ms = i64::from_le_bytes(input.array()?);
+                set_field(hash, &field, &value, thresholds)?;
+                if end_ms != -1 {
+                    end_field(hash, &field, u64::try_from(end_ms).map_err(|_| NO_END)?)?;
+                }
+            }
         }
         Ok(())
     }
@@ -168,7 +213,9 @@ impl Elements {
             Elements::List(list) | Elements::Ziplists(list) | Elements::Listpacks(list) => list.into_value(),
             Elements::Set(set) => set.into_value(),
             Elements::ZSetText(zset) | Elements::ZSet(zset) => smallest_form(zset, thresholds).into_value(),
-            Elements::Hash(hash) => hash.into_value(),
+            Elements::Hash(hash) | Elements::HashEnds(hash, _) | Elements::ValkeyEnds(hash) => {
+                hash.into_value()
+            }
         }
     }
 }
@@ -295,6 +342,30 @@ fn score_member(
 
 fn set_field(hash: &mut Hash, field: &[u8], value: &[u8], thresholds: &Thresholds) -> Result<(), ReadError> {
     if hash.set(field, value, thresholds) { Ok(()) } else { Err(DUPLICATE) }
+}
+
+/// Fields, values and ends, 0 for none.
+fn hash_with_ends(mut items: Listpack<'_>, thresholds: &Thresholds) -> Result<Hash, ReadError> {
+    let mut hash = Hash::new();
+    hash.expect_ends();
+    let (mut buffer, mut value_buffer) = ([0; I64_TEXT_BYTES_MAX], [0; I64_TEXT_BYTES_MAX]);
+    while let Some(field) = items.next() {
+        let (field, value) = (field?, items.next().ok_or(ODD)??);
+        let field = field.text(&mut buffer);
+        set_field(&mut hash, field, value.text(&mut value_buffer), thresholds)?;
+        match items.next().ok_or(ODD)?? {
+            Item::Integer(0) => {}
+            Item::Integer(end_ms) => end_field(&mut hash, field, u64::try_from(end_ms).map_err(|_| NO_END)?)?,
+            Item::Text(_) => return Err(NO_END),
+        }
+    }
+    Ok(hash)
+}
+
+fn end_field(hash: &mut Hash, field: &[u8], end_ms: u64) -> Result<(), ReadError> {
+    let end_ms = i64::try_from(end_ms).ok().filter(|end_ms| *end_ms <= END_MS_MAX).ok_or(NO_END)?;
+    hash.set_end_ms(field, Some(end_ms));
+    Ok(())
 }
 
 /// A score as versions before 8 wrote it: its length and text, or 253 to 255 for what has no digits.

@@ -10,7 +10,7 @@ use store::{
 
 use crate::listpack::ListpackWriter;
 use crate::wire::{StringWriter, put_length};
-use crate::{VERSION_WRITTEN, code, intset};
+use crate::{VERSION_WITH_ENDS, VERSION_WRITTEN, code, intset};
 use stream::StreamEncoder;
 
 /// Whether longer strings are compressed.
@@ -39,6 +39,8 @@ enum Rest {
     Set(SetIter),
     ZSet(ZIter),
     Hash(HashIter),
+    /// With the soonest end.
+    HashEnds(HashIter, i64),
     Stream(Box<StreamEncoder>),
 }
 
@@ -78,7 +80,7 @@ impl ValueEncoder {
 
     /// The version that a reader must know.
     pub fn version(&self) -> u16 {
-        VERSION_WRITTEN
+        if self.code == code::HASH_ENDS { VERSION_WITH_ENDS } else { VERSION_WRITTEN }
     }
 
     /// Appends the next piece; false if that was the last one.
@@ -109,6 +111,17 @@ impl ValueEncoder {
             },
             Rest::Hash(hash) => match hash.next() {
                 Some((field, value)) => {
+                    strings.put(out, field);
+                    strings.put(out, value);
+                    true
+                }
+                None => false,
+            },
+            Rest::HashEnds(hash, soonest_ms) => match hash.next_with_end() {
+                Some((field, value, end_ms)) => {
+                    // Counted from one before the soonest, as 0 is for none.
+                    let after_ms = end_ms.map_or(0, |end_ms| end_ms.abs_diff(*soonest_ms) + 1);
+                    put_length(out, after_ms);
                     strings.put(out, field);
                     strings.put(out, value);
                     true
@@ -170,7 +183,11 @@ impl ValueEncoder {
 
     fn hash(&mut self, hash: &Hash) {
         let mut fields = hash.iter();
-        if hash.encoding() != Encoding::Listpack {
+        if let Some(soonest_ms) = hash.soonest_end_ms() {
+            self.head.extend_from_slice(&soonest_ms.to_le_bytes());
+            return self.counted(code::HASH_ENDS, hash.len(), Rest::HashEnds(fields, soonest_ms));
+        }
+        if hash.encoding() == Encoding::Hashtable {
             return self.counted(code::HASH, hash.len(), Rest::Hash(fields));
         }
         let mut packed = ListpackWriter::new();

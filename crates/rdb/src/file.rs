@@ -91,9 +91,10 @@ impl FileEncoder {
         self.crc = crc64::update(self.crc, &out[start..]);
     }
 
-    /// The header; comes first.
-    pub fn begin(&mut self, out: &mut Vec<u8>) {
-        self.put(out, |out, _| out.extend_from_slice(format!("REDIS{VERSION_WRITTEN:04}").as_bytes()));
+    /// The header; comes first. No value may need a later version than this, which is [`VERSION_WRITTEN`] or later.
+    pub fn begin(&mut self, out: &mut Vec<u8>, version: u16) {
+        debug_assert!(version >= VERSION_WRITTEN, "rdb-version: what is written is newer");
+        self.put(out, |out, _| out.extend_from_slice(format!("REDIS{version:04}").as_bytes()));
     }
 
     /// A name and a value about the file.
@@ -262,7 +263,7 @@ impl FileDecoder {
                 return Ok(None);
             }
             code => {
-                let decoder = ValueDecoder::new(code, self.thresholds)?;
+                let decoder = ValueDecoder::new(code, self.version, self.thresholds)?;
                 let key = string(input)?.into_owned();
                 self.state = State::Value(key, decoder);
                 return Ok(None);
@@ -314,7 +315,7 @@ mod tests {
         ];
         let facts = KeyFacts { expire_at_ms: Some(1_900_000_000_123), idle_s: Some(77), frequency: None };
         let (mut file, mut out) = (FileEncoder::default(), Vec::new());
-        file.begin(&mut out);
+        file.begin(&mut out, VERSION_WRITTEN);
         file.aux(&mut out, b"redis-ver", b"7.4.0");
         file.function(&mut out, b"#!lua name=lib");
         file.select(&mut out, 3, 2, 1);

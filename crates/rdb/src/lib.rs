@@ -1,8 +1,8 @@
 //! The RDB format: values as bytes, and bytes as values.
 //!
-//! Nothing here reads a file or a socket. [`ValueDecoder`] and [`FileDecoder`] are given bytes as they come and say when
-//! they need more; [`ValueEncoder`] and [`FileEncoder`] append the next piece to a buffer. So neither ever holds more
-//! of a big value's encoding than one element of it (or one packed collection, which is small).
+//! Nothing here reads a file or a socket. [`ValueDecoder`] and [`FileDecoder`] are given bytes as they come and say
+//! when they need more; [`ValueEncoder`] and [`FileEncoder`] append the next piece to a buffer. So neither ever holds
+//! more of a big value's encoding than one element of it (or one packed collection, which is small).
 //!
 //! # What is written
 //! What Redis 7.0 reads (version 10), with the oldest type code that keeps the value; a later version only where a
@@ -20,6 +20,8 @@
 //! | 14 | list of ziplists | 7 |
 //! | 16, 17, 18 | hash, sorted set as listpacks; list of listpacks and big elements | 10 |
 //! | 20 | set as listpack | 11 |
+//! | 24, 25 | hash with fields that end: element by element, as listpack | 12 |
+//! | 22 | likewise, element by element, by Valkey | 80 |
 //! | 15, 19, 21 | stream: with consumer groups; with what it had before; with when consumers were active | 9, 10, 11 |
 
 pub mod crc64;
@@ -61,6 +63,10 @@ pub mod code {
     pub const ZSET_LISTPACK: u8 = 17;
     pub const LIST_OF_LISTPACKS: u8 = 18;
     pub const SET_LISTPACK: u8 = 20;
+    pub const HASH_ENDS: u8 = 24;
+    pub const HASH_LISTPACK_ENDS: u8 = 25;
+    /// In versions of Valkey's; in Redis's the code was used before a release and by nothing since.
+    pub const HASH_VALKEY_ENDS: u8 = 22;
     pub const STREAM_1: u8 = 15;
     pub const STREAM_2: u8 = 19;
     pub const STREAM_3: u8 = 21;
@@ -70,6 +76,8 @@ pub mod code {
 pub const VERSION_WRITTEN: u16 = 10;
 /// The newest version of Redis's that is read.
 const VERSION_READ_MAX: u16 = 12;
+/// The version that knows of fields that end.
+const VERSION_WITH_ENDS: u16 = 12;
 /// The version of Valkey 9.0, whose numbers begin there.
 const VERSION_VALKEY: u16 = 80;
 

@@ -76,21 +76,28 @@ pub fn len(value: &OwnedValue, compression: Compression) -> usize {
     }
 }
 
-/// A payload whose version is known and whose checksum is right: the part before the footer. None for any other.
-pub fn body(payload: &[u8], checksum: Checksum) -> Option<&[u8]> {
-    let body = &payload[..payload.len().checked_sub(FOOTER_BYTES)?];
-    let mut footer = Cursor::new(&payload[body.len()..]);
+/// The part of a payload before its footer, and the version.
+#[derive(Clone, Copy, Debug)]
+pub struct Body<'a> {
+    bytes: &'a [u8],
+    version: u16,
+}
+
+/// The body of a payload, if its version is known and its checksum right.
+pub fn body(payload: &[u8], checksum: Checksum) -> Option<Body<'_>> {
+    let bytes = &payload[..payload.len().checked_sub(FOOTER_BYTES)?];
+    let mut footer = Cursor::new(&payload[bytes.len()..]);
     let version = u16::from_le_bytes(footer.array().ok()?);
     let crc = u64::from_le_bytes(footer.array().ok()?);
     let is_right =
         checksum == Checksum::Ignored || crc == crc64::update(0, &payload[..payload.len() - CHECKSUM_BYTES]);
-    (reads_version(version) && is_right).then_some(body)
+    (reads_version(version) && is_right).then_some(Body { bytes, version })
 }
 
 /// The value of a payload's [`body`]. Nothing may follow it, and it must not be an empty collection.
-pub fn value(body: &[u8], thresholds: &Thresholds) -> Result<OwnedValue, ReadError> {
-    let mut input = Cursor::new(body);
-    let mut decoder = ValueDecoder::new(input.byte()?, *thresholds)?;
+pub fn value(body: Body<'_>, thresholds: &Thresholds) -> Result<OwnedValue, ReadError> {
+    let mut input = Cursor::new(body.bytes);
+    let mut decoder = ValueDecoder::new(input.byte()?, body.version, *thresholds)?;
     let value = decoder.read(&mut input)?;
     if !input.is_at_end() {
         return Err(ReadError::Corrupt("bytes after the value"));

@@ -18,7 +18,7 @@ const SEED_BYTES_MAX: usize = 4_000;
 /// Values that a few random commands do not make.
 const COMMANDS: &[&str] = &[
     "SADD seed:numbers 1 2 3 70000 3000000000",
-    "RPUSH seed:list one 2 three 4 -5 70000 3000000000 aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+    "RPUSH seed:list one 2 three 4 -5 70000 3000000000 aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
     "ZADD seed:zset 1 a 2.5 b -inf c inf d 1e20 e",
     "HSET seed:hash a 1 b two c 333333333333",
     "XADD seed:stream 1-1 name value number 7",

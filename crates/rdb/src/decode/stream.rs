@@ -3,10 +3,13 @@
 //! | part | is |
 //! |---|---|
 //! | nodes | their number; of each, 16 bytes of id (big-endian) as a string, and a listpack as a string |
-//! | ids | number of entries, last id; from type 19 on: first id, greatest deleted id, entries ever added |
-//! | groups | their number; of each: name, last id, from type 19 on how many entries it has read; pending entries; consumers |
-//! | pending entries | their number; of each: 16 bytes of id, delivery time (8 bytes), number of deliveries |
-//! | consumers | their number; of each: name, time seen (8 bytes), from type 21 on time active (8 bytes, -1: never), number and ids (16 bytes) of its pending entries |
+//! | ids | entries, last id; from type 19 on: first id, greatest deleted id, entries ever added |
+//! | groups | their number; of each: name, last id, entries read (from type 19 on), pending entries, consumers |
+//! | pending entries | their number; of each: 16 bytes of id, time of delivery (8 bytes), deliveries |
+//! | consumers | their number; of each: name, time seen, time active (from type 21 on), pending ids |
+//!
+//! Times take 8 bytes; a consumer that was never active has -1. A consumer's pending ids are their number and 16 bytes
+//! each.
 //!
 //! A node's listpack begins with: number of entries, number of deleted ones, the number and names of the fields of its
 //! first entry, 0. Then of each entry: flags (1: deleted, 2: fields as the first entry's), milliseconds and sequence

@@ -47,8 +47,9 @@ fn content(value: &OwnedValue) -> Vec<String> {
         }
         OwnedValue::Object(Value::Hash(hash)) => {
             let mut fields = hash.iter();
-            while let Some((field, value)) = fields.next() {
-                all.push(format!("{}={}", text(field), text(value)));
+            while let Some((field, value, end_ms)) = fields.next_with_end() {
+                let end = end_ms.map(|end_ms| format!(" until {end_ms}")).unwrap_or_default();
+                all.push(format!("{}={}{end}", text(field), text(value)));
             }
             false
         }
@@ -150,6 +151,11 @@ fn samples() -> Vec<OwnedValue> {
         zset.insert(b"high", f64::INFINITY, t);
         list.push_front(&vec![b'L'; count * 20], t);
         hash.set(b"long", &vec![b'V'; count], t);
+        let mut timed = hash.clone();
+        for n in (0..count).step_by(2) {
+            timed.set_end_ms(format!("element number {n}").as_bytes(), Some(1_900_000_000_000 - n as i64));
+        }
+        values.push(OwnedValue::Object(timed.into_value()));
         for value in
             [list.into_value(), set.into_value(), numbers.into_value(), zset.into_value(), hash.into_value()]
         {
@@ -180,7 +186,7 @@ fn a_value_that_is_cut_off_is_short_and_goes_on_later() {
         let encoded = payload::encode(&value, Compression::On);
         let body = &encoded[..encoded.len() - payload::FOOTER_BYTES];
         let step = body.len().div_ceil(150);
-        let mut decoder = ValueDecoder::new(body[0], thresholds()).expect("a type");
+        let mut decoder = ValueDecoder::new(body[0], 12, thresholds()).expect("a type");
         let (mut start, mut end) = (1, 1);
         let back = loop {
             let mut input = Cursor::new(&body[start..end]);
@@ -198,6 +204,12 @@ fn a_value_that_is_cut_off_is_short_and_goes_on_later() {
 
 /// The content that a value's bytes have, or what is wrong with them.
 fn read(body: &[u8]) -> Result<String, ReadError> {
+    read_version(body, 12)
+}
+
+fn read_version(body: &[u8], version: u8) -> Result<String, ReadError> {
+    let closed = [body, &[version, 0], &[0; 8]].concat();
+    let body = payload::body(&closed, Checksum::Ignored).expect("a known version");
     payload::value(body, &thresholds()).map(|value| content(&value).join(" "))
 }
 
@@ -231,6 +243,23 @@ fn types_that_are_only_read() {
     ] {
         assert_eq!(read(&body).as_deref(), Ok(expected), "{}", body.escape_ascii());
     }
+}
+
+#[test]
+fn fields_that_end_are_read_in_all_their_forms() {
+    let soonest = [0, 0, 1, 0, 0, 0, 0, 0];
+    let pairs = [&[code::HASH_ENDS][..], &soonest, b"\x02\x01\x01a\x01b\0\x01c\x01d"].concat();
+    assert_eq!(read(&pairs).as_deref(), Ok("a=b until 65536 c=d"));
+    let mut packed = crate::listpack::ListpackWriter::new();
+    ["a", "1", "0", "c", "d", "70000"].iter().for_each(|text| packed.push(text.as_bytes()));
+    let packed = packed.finish();
+    let body = [&[code::HASH_LISTPACK_ENDS][..], &soonest, &[packed.len() as u8], &packed].concat();
+    assert_eq!(read(&body).as_deref(), Ok("a=1 c=d until 70000"));
+    let valkey = b"\x16\x02\x01a\x01b\xff\xff\xff\xff\xff\xff\xff\xff\x01c\x01d\0\0\x01\0\0\0\0\0";
+    assert_eq!(read_version(valkey, 80).as_deref(), Ok("a=b c=d until 65536"));
+    assert_eq!(read(valkey), Err(ReadError::Corrupt("a type that is not known")));
+    let late = [&[code::HASH_ENDS][..], &[0xff; 8], b"\x01\x02\x01a\x01b"].concat();
+    assert_eq!(read(&late), Err(NO_END));
 }
 
 #[test]

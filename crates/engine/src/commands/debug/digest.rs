@@ -88,8 +88,12 @@ impl Digest {
 
     fn xor_hash(&mut self, hash: &Hash) {
         let mut fields = hash.iter();
-        while let Some((field, value)) = fields.next() {
-            self.xor(&Digest::of_pair(field, value).0);
+        while let Some((field, value, end_ms)) = fields.next_with_end() {
+            let mut of_field = Digest::of_pair(field, value);
+            if end_ms.is_some() {
+                of_field.xor(b"!!hexpire!!");
+            }
+            self.xor(&of_field.0);
         }
     }
 
