@@ -26,7 +26,7 @@ pub fn encode(sources: &[&[u8]]) -> Vec<u8> {
 /// The sources of the libraries in a payload.
 pub fn decode(payload: &[u8]) -> Result<Vec<Vec<u8>>, Refusal> {
     let body = body(payload, Checksum::Checked).ok_or("ERR DUMP payload version or checksum are wrong")?;
-    let mut input = Cursor::new(body);
+    let mut input = Cursor::new(body.bytes());
     let mut sources = Vec::new();
     while !input.is_at_end() {
         if input.byte().ok() != Some(opcode::FUNCTION) {

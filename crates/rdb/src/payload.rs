@@ -83,6 +83,13 @@ pub struct Body<'a> {
     version: u16,
 }
 
+impl<'a> Body<'a> {
+    /// What is encoded, without the footer.
+    pub fn bytes(self) -> &'a [u8] {
+        self.bytes
+    }
+}
+
 /// The body of a payload, if its version is known and its checksum right.
 pub fn body(payload: &[u8], checksum: Checksum) -> Option<Body<'_>> {
     let bytes = &payload[..payload.len().checked_sub(FOOTER_BYTES)?];
