@@ -127,6 +127,11 @@ pub fn write_f64(out: &mut Vec<u8>, value: f64) {
     write_17_digits(out, value);
 }
 
+/// Writes `value` with so many decimals, as C's `%.*f` does.
+pub fn write_fixed(out: &mut Vec<u8>, value: f64, decimals: usize) {
+    write!(out, "{value:.decimals$}").expect("writing to a Vec cannot fail");
+}
+
 /// `%.17g` of a finite number that is not zero.
 fn write_17_digits(out: &mut Vec<u8>, value: f64) {
     const DIGITS: i32 = 17;

@@ -76,7 +76,16 @@ impl Ctx<'_> {
         self.stats().dirty.add(1);
         if self.server().has_observers() {
             self.report_expired();
-            self.observe(db, class, name, key);
+            self.observe(db, class, Some(name), key);
+        }
+    }
+
+    /// Tells that the bytes of a key have changed, where Redis has no event for it: the cardinality that PFCOUNT keeps.
+    pub fn touch(&mut self, key: &[u8]) {
+        self.stats().dirty.add(1);
+        if self.server().has_observers() {
+            self.report_expired();
+            self.observe(self.db(), Event::String, None, key);
         }
     }
 
@@ -89,7 +98,7 @@ impl Ctx<'_> {
     }
 
     #[cold]
-    fn observe(&mut self, db: usize, class: Event, name: &'static str, key: &[u8]) {
+    fn observe(&mut self, db: usize, class: Event, name: Option<&'static str>, key: &[u8]) {
         let server = self.server();
         if server.watches.any() {
             server.watches.touch(db, key);
@@ -97,7 +106,9 @@ impl Ctx<'_> {
         if server.waiters.any() && server.waiters.is_awaited(db, key) {
             self.worker().effects.ready.push((db, key.into()));
         }
-        self.publish_event(db, class, name, key);
+        if let Some(name) = name {
+            self.publish_event(db, class, name, key);
+        }
         if server.tracking.any() {
             // What ended by itself was written by nobody.
             let writer = (class != Event::Expired).then_some(self.session_ref().client.id);
@@ -117,7 +128,7 @@ impl Ctx<'_> {
         }
         let expired = self.held_mut().map(Locked::take_expired).unwrap_or_default();
         for key in expired {
-            self.observe(key.db, Event::Expired, "expired", &key.key);
+            self.observe(key.db, Event::Expired, Some("expired"), &key.key);
         }
     }
 

@@ -124,6 +124,15 @@ impl OwnedStr {
         self.len() == 0
     }
 
+    /// True only if nothing was written between the two copies.
+    pub fn is_same(&self, other: &OwnedStr) -> bool {
+        match (self, other) {
+            (OwnedStr::Short(a), OwnedStr::Short(b)) => a == b,
+            (OwnedStr::Long(a), OwnedStr::Long(b)) => a.is_same(b),
+            _ => false,
+        }
+    }
+
     /// What visiting all bytes costs, in elements of a collection.
     pub fn work(&self) -> usize {
         self.len() / BYTES_PER_ELEMENT_OF_WORK

@@ -198,6 +198,14 @@ impl<'a> Encoder<'a> {
         }
     }
 
+    /// A float that is printed already. RESP2: a string.
+    pub fn double_text(&mut self, digits: &[u8]) {
+        match self.proto {
+            Proto::V2 => self.bulk(digits),
+            Proto::V3 => self.line(b',', digits),
+        }
+    }
+
     /// A whole number of any size, in decimal. RESP2: a string.
     pub fn big_number(&mut self, digits: &str) {
         match self.proto {

@@ -55,11 +55,7 @@ impl Input for OwnedStr {
     }
 
     fn is_same(&self, other: &Self) -> bool {
-        match (self, other) {
-            (OwnedStr::Short(a), OwnedStr::Short(b)) => a == b,
-            (OwnedStr::Long(a), OwnedStr::Long(b)) => a.is_same(b),
-            _ => false,
-        }
+        OwnedStr::is_same(self, other)
     }
 }
 

@@ -380,7 +380,7 @@ pub static DIRECTIVES: &[Directive] = &[
     memory("set-max-listpack-value", 0, LONG, 64).live(),
     int("zset-max-listpack-entries", 0, I64, 128).also(&["zset-max-ziplist-entries"]).live(),
     memory("zset-max-listpack-value", 0, LONG, 64).also(&["zset-max-ziplist-value"]).live(),
-    memory("hll-sparse-max-bytes", 0, LONG, 3000),
+    memory("hll-sparse-max-bytes", 0, LONG, 3000).live(),
     memory("stream-node-max-bytes", 0, LONG, 4 * KIB).live(),
     int("stream-node-max-entries", 0, I64, 100).live(),
     // Watching the server.

@@ -51,6 +51,8 @@ hot_values! {
     latency_monitor_threshold_ms: AtomicI64 => i64, "latency-monitor-threshold";
     /// Whether each command's latency goes into its histogram.
     latency_tracking: AtomicBool => bool, "latency-tracking";
+    /// Bytes up to which a HyperLogLog is sparse, its header included.
+    hll_sparse_bytes_max: AtomicU64 => u64, "hll-sparse-max-bytes";
     /// Bytes that one argument may have.
     proto_max_bulk_bytes: AtomicU64 => u64, "proto-max-bulk-len";
     /// Bytes of unparsed input at which a client is closed.

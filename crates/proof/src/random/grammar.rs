@@ -175,6 +175,19 @@ impl Generator {
                     args.push(key);
                 }
             }
+            "<from>" if self.rng.bool() => args.extend([b"FROMMEMBER".to_vec(), self.element()]),
+            "<from>" => {
+                args.push(b"FROMLONLAT".to_vec());
+                self.sequence(&["<longitude>", "<latitude>"], args);
+            }
+            "<by>" if self.rng.bool() => {
+                args.push(b"BYRADIUS".to_vec());
+                self.sequence(&["<distance>", "<unit>"], args);
+            }
+            "<by>" => {
+                args.push(b"BYBOX".to_vec());
+                self.sequence(&["<distance>", "<distance>", "<unit>"], args);
+            }
             "<weights>" => {
                 args.push(b"WEIGHTS".to_vec());
                 for _ in 0..self.keys_counted {
@@ -221,6 +234,17 @@ impl Generator {
                     format!("{}{}", if choice % 2 == 0 { 'u' } else { 'i' }, self.rng.u32(1..64)).into_bytes()
                 }
             },
+            "<longitude>" => self.coordinate(180.0),
+            "<latitude>" => self.coordinate(85.05112878),
+            "<distance>" => match self.rng.usize(..20) {
+                0 => self.float(),
+                1 => b"0".to_vec(),
+                _ => {
+                    let most = 10_f64.powi(self.rng.i32(0..6));
+                    format!("{:.1}", self.rng.f64() * most).into_bytes()
+                }
+            },
+            "<unit>" => self.pick(&["m", "m", "km", "km", "km", "ft", "mi", "KM", "parsec"]).into(),
             "<float>" => self.float(),
             "<score>" => match self.rng.usize(..3) {
                 0 => self.float(),
@@ -378,6 +402,19 @@ impl Generator {
             1..5 => format!("{}", f64::from(self.rng.i32(-100_000..100_000)) / 1_000.0).into_bytes(),
             _ => self.pick(FLOATS).into(),
         }
+    }
+
+    /// Mostly near a few towns, so that places are near each other.
+    fn coordinate(&mut self, max: f64) -> Vec<u8> {
+        let coordinate = match self.rng.usize(..20) {
+            0 => return self.float(),
+            1 => max,
+            2 => -max,
+            3..8 => (self.rng.f64() - 0.5) * 2.0 * max,
+            town => ((town % 4) as f64 - 1.5) / 2.0 * max + self.rng.f64() - 0.5,
+        };
+        let decimals = self.rng.usize(..9);
+        format!("{coordinate:.decimals$}").into_bytes()
     }
 
     fn edge_number(&mut self) -> Vec<u8> {

@@ -17,6 +17,8 @@ pub static FAMILIES: &[Family] = &[
     Family { name: "sorted_sets", templates: SORTED_SETS },
     Family { name: "bitmaps", templates: BITMAPS },
     Family { name: "streams", templates: STREAMS },
+    Family { name: "hyperloglog", templates: HYPERLOGLOG },
+    Family { name: "geo", templates: GEO },
     Family { name: "server", templates: SERVER },
 ];
 
@@ -279,6 +281,46 @@ static STREAMS: &[&str] = &[
     "XINFO STREAM <key>",
     "XINFO STREAM <key> FULL [ COUNT <signed> ]",
     "COPY <key> <key> [ REPLACE ]",
+    "OBJECT ENCODING <key>",
+];
+
+static HYPERLOGLOG: &[&str] = &[
+    "PFADD <key> { <element> }",
+    "PFADD <key> { <element> }",
+    "PFADD <key> { <value> }",
+    "PFADD <key> <value> { <int> <element> <value> <float> }",
+    "PFADD <key>",
+    "PFCOUNT <key>",
+    "PFCOUNT { <key> }",
+    "PFMERGE <key> { <key> }",
+    "PFMERGE <key>",
+    "PFDEBUG ( ENCODING | DECODE | TODENSE | GETREG ) <key>",
+    "GET <key>",
+    "STRLEN <key>",
+    "SETRANGE <key> <offset> <value>",
+    "OBJECT ENCODING <key>",
+];
+
+static GEO: &[&str] = &[
+    "GEOADD <key> { <longitude> <latitude> <member> }",
+    "GEOADD <key> { <longitude> <latitude> <member> }",
+    "GEOADD <key> [ ( NX | XX | NX XX ) ] [ CH ] { <longitude> <latitude> <member> }",
+    "GEODIST <key> <member> <member> [ <unit> ]",
+    "GEOHASH <key> { <member> }",
+    "GEOPOS <key> { <member> }",
+    "GEORADIUS <key> <longitude> <latitude> <distance> <unit> [ WITHDIST ] [ WITHHASH ] [ WITHCOORD ] ( ASC | DESC )",
+    "GEORADIUS <key> <longitude> <latitude> <distance> <unit> [ COUNT <count> [ ANY ] ] ASC WITHDIST",
+    "GEORADIUS <key> <longitude> <latitude> <distance> <unit> [ COUNT <count> ] ( STORE | STOREDIST ) <key>",
+    "GEORADIUS_RO <key> <longitude> <latitude> <distance> <unit> ASC",
+    "GEORADIUSBYMEMBER <key> <member> <distance> <unit> ( ASC | DESC ) [ WITHDIST ] [ WITHCOORD ]",
+    "GEORADIUSBYMEMBER <key> <member> <distance> <unit> ( STORE | STOREDIST ) <key>",
+    "GEORADIUSBYMEMBER_RO <key> <member> <distance> <unit> ASC",
+    "GEOSEARCH <key> <from> <by> ( ASC | DESC ) [ COUNT <count> ] [ WITHDIST ] [ WITHCOORD ] [ WITHHASH ]",
+    "GEOSEARCH <key> <by> <from>",
+    "GEOSEARCH <key> <from> <by> [ <from> ] [ <by> ] ASC",
+    "GEOSEARCHSTORE <key> <key> <from> <by> [ STOREDIST ]",
+    "ZRANGE <key> 0 -1 WITHSCORES",
+    "ZREM <key> { <member> }",
     "OBJECT ENCODING <key>",
 ];
 

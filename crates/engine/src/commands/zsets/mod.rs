@@ -29,12 +29,12 @@ const SCANNED_WHOLE_MAX: f64 = (1u64 << 62) as f64;
 
 /// The options of ZADD.
 #[derive(Clone, Copy, Default)]
-struct AddOptions {
-    only_new: bool,
-    only_existing: bool,
+pub(crate) struct AddOptions {
+    pub(crate) only_new: bool,
+    pub(crate) only_existing: bool,
     only_greater: bool,
     only_less: bool,
-    count_changes: bool,
+    pub(crate) count_changes: bool,
     increment: bool,
 }
 
@@ -131,11 +131,23 @@ fn add_pairs(
     // All of them before the first change.
     let starts = (0..pairs.len()).step_by(2);
     let scores: Vec<f64> = starts.map(|at| args::float(&pairs[at])).collect::<CmdResult<_>>()?;
+    add_scored(ctx, key, &scores, |index| pairs.at(2 * index + 1), options, reply)
+}
+
+/// Adds members, which `member` gives by their index, with their scores.
+pub(crate) fn add_scored<'m>(
+    ctx: &mut Ctx<'_>,
+    key: &[u8],
+    scores: &[f64],
+    member: impl Fn(usize) -> &'m [u8],
+    options: AddOptions,
+    reply: &mut Reply<'_>,
+) -> CmdResult {
     let thresholds = ctx.thresholds();
     let (mut added, mut updated, mut last) = (0, 0, None);
     ctx.edit_or_create(key, |zset: &mut ZSet| {
         for (index, score) in scores.iter().enumerate() {
-            last = options.add(zset, &pairs[2 * index + 1], *score, &thresholds)?;
+            last = options.add(zset, member(index), *score, &thresholds)?;
             match last {
                 Some((ZInsert::Added, _)) => added += 1,
                 Some((ZInsert::Updated, _)) => updated += 1,
