@@ -449,7 +449,7 @@ impl<'a> Ctx<'a> {
         if self.locked.as_ref().is_some_and(Locked::covers_all) {
             return true;
         }
-        if info.spec.flags.intersects(Flags::ALL_STRIPES | Flags::WHOLE_KEYSPACE) {
+        if info.needs_all_stripes(args) || info.spec.flags.contains(Flags::WHOLE_KEYSPACE) {
             return false;
         }
         let stripes = self.stripes_of(info, args);

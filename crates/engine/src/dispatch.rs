@@ -497,7 +497,10 @@ fn run_locked(
             let position = position.unwrap_or_else(|| keyspace.position(&args[at]));
             (keyspace.lock_briefly(position).map(Some), Some((&args[at], position)))
         }
-        _ if info.spec.flags.contains(Flags::ALL_STRIPES) => (keyspace.lock_all_briefly().map(Some), None),
+        _ if info.needs_all_stripes(args) => {
+            gather_stripes(server, info, args, &mut Vec::new())?;
+            (keyspace.lock_all_briefly().map(Some), None)
+        }
         KeyRule::None => (Some(None), None),
         KeyRule::Many { .. } | KeyRule::Specs => {
             let mut stripes = std::mem::take(&mut worker.stripes);

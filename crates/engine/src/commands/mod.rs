@@ -30,6 +30,7 @@ pub mod scripting;
 pub mod server;
 pub mod sets;
 pub mod slowlog;
+pub(crate) mod sort;
 pub mod streams;
 pub mod strings;
 pub mod transactions;

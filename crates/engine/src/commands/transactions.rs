@@ -159,8 +159,9 @@ fn is_stale(ctx: &mut Ctx<'_>, watching: &[Watch]) -> bool {
 /// the keys are of several slots.
 fn stripes_of(ctx: &Ctx<'_>, transaction: &Transaction) -> CmdResult<Option<Vec<usize>>> {
     let server = ctx.server();
-    let needs_all = |info: &CommandInfo| {
-        info.spec.flags.intersects(Flags::ALL_STRIPES | Flags::WHOLE_KEYSPACE)
+    let needs_all = |info: &CommandInfo, args: Args<'_>| {
+        info.needs_all_stripes(args)
+            || info.spec.flags.contains(Flags::WHOLE_KEYSPACE)
             || info.spec.categories.contains(Categories::SCRIPTING)
     };
     let (mut slot, mut crosses, mut all) = (None, false, false);
@@ -172,8 +173,8 @@ fn stripes_of(ctx: &Ctx<'_>, transaction: &Transaction) -> CmdResult<Option<Vec<
     };
     for queued in &transaction.queue {
         let info = server.registry.get(queued.command);
-        all |= needs_all(info);
         let args = queued.args.as_args();
+        all |= needs_all(info, args);
         // Keys that cannot be told are the command's own error to report.
         let _ = info.each_key(args, &mut |index, _| add(&args[index]));
     }

@@ -1,10 +1,11 @@
 //! Rows of the commands on keys of any type, and on whole databases.
 
 use super::{
-    Categories, Command, Flags, Group, KeyAccess, KeySpec, ONE_RO, ONE_RO_ACCESS, ONE_RW_ACCESS_UPDATE,
-    ONE_RW_UPDATE,
+    Begin, Categories, Command, Find, Flags, Group, KeyAccess, KeySpec, ONE_RO, ONE_RO_ACCESS,
+    ONE_RW_ACCESS_UPDATE, ONE_RW_UPDATE,
 };
 use crate::commands::keys::{self, dump, expiry, object, whole};
+use crate::commands::sort;
 
 const RO_ACCESS: KeyAccess = KeyAccess::RO.union(KeyAccess::ACCESS);
 const RW_ACCESS_DELETE: KeyAccess = KeyAccess::RW.union(KeyAccess::ACCESS).union(KeyAccess::DELETE);
@@ -17,6 +18,22 @@ const RENAME_KEYS: &[KeySpec] = &[KeySpec::one(RW_ACCESS_DELETE, 1), KeySpec::on
 const RENAMENX_KEYS: &[KeySpec] = &[KeySpec::one(RW_ACCESS_DELETE, 1), KeySpec::one(OW_INSERT, 2)];
 const COPY_KEYS: &[KeySpec] = &[KeySpec::one(RO_ACCESS, 1), KeySpec::one(OW_UPDATE, 2)];
 const ONE_OW_UPDATE: &[KeySpec] = &[KeySpec::one(OW_UPDATE, 1)];
+const PATTERN_KEYS: KeySpec = KeySpec {
+    access: RO_ACCESS,
+    begin: Begin::Unknown,
+    find: Find::Unknown,
+    notes: "Keys of BY and GET are named by the elements that are sorted",
+};
+const STORE_KEY: KeySpec = KeySpec {
+    access: OW_UPDATE,
+    begin: Begin::Unknown,
+    find: Find::Unknown,
+    notes: "The last STORE counts, wherever it stands",
+};
+const SORT_KEYS: &[KeySpec] = &[KeySpec::one(RO_ACCESS, 1), PATTERN_KEYS, STORE_KEY];
+const SORT_RO_KEYS: &[KeySpec] = &[KeySpec::one(RO_ACCESS, 1), PATTERN_KEYS];
+const SORT_CATEGORIES: Categories =
+    Categories::SET.union(Categories::SORTEDSET).union(Categories::LIST).union(Categories::DANGEROUS);
 const OBJECT_KEY: &[KeySpec] = &[KeySpec::one(KeyAccess::RO, 2)];
 
 const RESTORE_SYNTAX: &str =
@@ -62,6 +79,34 @@ pub const ROWS: &[Command] = &[
         summary: "Counts which of these keys are there.",
         syntax: "key [key ...]",
         run: keys::exists,
+        ..Command::BLANK
+    },
+    Command {
+        name: "sort",
+        arity: -2,
+        flags: Flags::WRITE.union(Flags::DENYOOM),
+        keys: SORT_KEYS,
+        find_keys: Some(sort::find_sort_keys),
+        reaches_beyond: Some(sort::reaches_beyond),
+        categories: SORT_CATEGORIES,
+        complexity: "O(N+M*log(M)) in the elements and in those that are answered; O(N) if they are not sorted",
+        summary: "Sorts the elements of a list, set or sorted set, and stores them if asked to.",
+        syntax: "key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] [ASC | DESC] [ALPHA] [STORE destination]",
+        run: sort::sort,
+        ..Command::BLANK
+    },
+    Command {
+        name: "sort_ro",
+        arity: -2,
+        flags: Flags::READONLY,
+        keys: SORT_RO_KEYS,
+        reaches_beyond: Some(sort::reaches_beyond),
+        categories: SORT_CATEGORIES,
+        since: "7.0.0",
+        complexity: "O(N+M*log(M)) in the elements and in those that are answered; O(N) if they are not sorted",
+        summary: "Sorts the elements of a list, set or sorted set.",
+        syntax: "key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] [ASC | DESC] [ALPHA]",
+        run: sort::sort_ro,
         ..Command::BLANK
     },
     Command {

@@ -394,6 +394,9 @@ pub struct Command {
     pub find_keys: Option<FindKeys>,
     /// Its channels, if ACL rules are to look at any.
     pub channels: Option<ChannelSpec>,
+    /// True if these arguments make it touch keys that neither specs nor arguments name: it then runs holding every
+    /// stripe.
+    pub reaches_beyond: Option<fn(Args<'_>) -> bool>,
     /// ACL categories beyond those that the flags imply.
     pub categories: Categories,
     /// Hints for clients and proxies.
@@ -425,6 +428,7 @@ impl Command {
         keys: &[],
         find_keys: None,
         channels: None,
+        reaches_beyond: None,
         categories: Categories::empty(),
         tips: &[],
         group: Group::Generic,

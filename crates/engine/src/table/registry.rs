@@ -409,6 +409,13 @@ impl CommandInfo {
         !self.spec.flags.contains(Flags::NO_AUTH)
     }
 
+    /// True if it runs holding every stripe, because of what it is or of these arguments.
+    #[inline]
+    pub fn needs_all_stripes(&self, args: Args<'_>) -> bool {
+        self.spec.flags.contains(Flags::ALL_STRIPES)
+            || self.spec.reaches_beyond.is_some_and(|reaches_beyond| reaches_beyond(args))
+    }
+
     /// Calls `each` with every argument that is a key, and what is done to it. An error if a spec that
     /// counts its keys is not satisfied by the arguments.
     pub fn each_key(

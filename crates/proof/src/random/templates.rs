@@ -19,6 +19,7 @@ pub static FAMILIES: &[Family] = &[
     Family { name: "streams", templates: STREAMS },
     Family { name: "hyperloglog", templates: HYPERLOGLOG },
     Family { name: "geo", templates: GEO },
+    Family { name: "sort", templates: SORT },
     Family { name: "server", templates: SERVER },
 ];
 
@@ -321,6 +322,22 @@ static GEO: &[&str] = &[
     "GEOSEARCHSTORE <key> <key> <from> <by> [ STOREDIST ]",
     "ZRANGE <key> 0 -1 WITHSCORES",
     "ZREM <key> { <member> }",
+    "OBJECT ENCODING <key>",
+];
+
+static SORT: &[&str] = &[
+    "RPUSH <key> { <element> }",
+    "RPUSH <key> { <int> }",
+    "SADD <key> { <int> }",
+    "ZADD <key> { <score> <element> }",
+    "SORT <key> [ ( ASC | DESC ) ] [ LIMIT <signed> <signed> ]",
+    "SORT <key> [ LIMIT <signed> <signed> ] ALPHA [ ( ASC | DESC ) ]",
+    "SORT <key> [ ALPHA ] [ DESC ] STORE <key>",
+    "SORT_RO <key> [ ALPHA ] [ DESC ] [ LIMIT <signed> <signed> ]",
+    "SORT <key> BY nosort STORE <key>",
+    "SORT <key> ALPHA GET # [ GET # ] [ STORE <key> ]",
+    "SORT <key> LIMIT <signed> <signed> STORE <key>",
+    "LRANGE <key> 0 -1",
     "OBJECT ENCODING <key>",
 ];
 
