@@ -18,8 +18,7 @@ const GET_DENIED: Fault = Fault::Text(
     "ERR GET option of SORT denied in Cluster mode when keys formed by the pattern may be in different slots.",
 );
 
-const BY_FORBIDDEN: Fault =
-    Fault::Text("ERR BY option of SORT denied due to insufficient ACL permissions.");
+const BY_FORBIDDEN: Fault = Fault::Text("ERR BY option of SORT denied due to insufficient ACL permissions.");
 const GET_FORBIDDEN: Fault =
     Fault::Text("ERR GET option of SORT denied due to insufficient ACL permissions.");
 
