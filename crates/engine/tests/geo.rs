@@ -50,7 +50,7 @@ fn shapes_are_searched() {
             "-ERR the ANY argument requires COUNT argument",
         ),
         ("geosearchstore d Sicily fromlonlat 15 37 byradius 200 km storedist", ":2"),
-        ("zrange d 0 -1 withscores", "[Catania 56.441257870158179 Palermo 190.44242984775784]"),
+        ("zrange d 0 -1 withscores", "[Catania 56.441257870158204 Palermo 190.44242984775784]"),
         ("georadius Sicily 15 37 200 km store d store e", ":2"),
         ("exists d e", ":2"),
         ("georadius Sicily 15 37 1 km store e", ":0"),
