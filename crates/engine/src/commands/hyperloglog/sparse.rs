@@ -52,7 +52,7 @@ impl Run {
         match (value, len) {
             (_, 0) => {}
             (0, 1..=SHORT_ZERO_LEN_MAX) => out.push(len as u8 - 1),
-            (0, _) => out.extend([0x40 | (len - 1 >> 8) as u8, (len - 1) as u8]),
+            (0, _) => out.extend([0x40 | ((len - 1) >> 8) as u8, (len - 1) as u8]),
             _ => out.push(value_byte(value, len)),
         }
     }
