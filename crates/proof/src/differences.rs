@@ -48,18 +48,18 @@ static REPLIES: &[Difference] = &[
     },
     Difference {
         command: "XADD ",
-        oracle: "-ERR Elements are too large to be stored",
-        halcyon: "-ERR The ID specified in XADD is equal or smaller than the target stream top item",
+        oracle: "-ERR Elements are too large to be stored*",
+        halcyon: "-ERR The ID specified in XADD is equal or smaller than the target stream top item*",
     },
     Difference {
         command: "XREAD ",
-        oracle: "-ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified.",
-        halcyon: "-ERR Unbalanced 'xread' list of streams: for each stream key an ID or '$' must be specified.",
+        oracle: "-ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified.*",
+        halcyon: "-ERR Unbalanced 'xread' list of streams: for each stream key an ID or '$' must be specified.*",
     },
     Difference {
         command: "XREADGROUP ",
-        oracle: "-ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified.",
-        halcyon: "-ERR Unbalanced 'xreadgroup' list of streams: for each stream key an ID or '>' must be specified.",
+        oracle: "-ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified.*",
+        halcyon: "-ERR Unbalanced 'xreadgroup' list of streams: for each stream key an ID or '>' must be specified.*",
     },
     Difference {
         command: "",
