@@ -148,14 +148,13 @@ impl Exceeded {
 
 /// True if more memory is used than `maxmemory` allows.
 ///
-/// What waits for the reaper is as good as free; of a flushed database nobody knows how much that is, but the reaper
-/// frees faster than clients can fill.
+/// What waits for the reaper is as good as free.
 #[inline]
 pub(crate) fn is_over_limit(server: &Server) -> bool {
     let limit = server.config.hot().maxmemory_bytes();
     limit > 0 && store::alloc::used_bytes() as u64 > limit && {
         let live_bytes = store::alloc::used_bytes().saturating_sub(server.keyspace.garbage_bytes());
-        live_bytes as u64 > limit && !server.keyspace.is_flushing()
+        live_bytes as u64 > limit
     }
 }
 

@@ -217,6 +217,8 @@ pub struct Keyspace {
     order: Box<[AtomicU32]>,
     placement: Placement,
     birth_ms: i64,
+    /// What the process had allocated then.
+    birth_bytes: usize,
     garbage: Bin,
     reaper: Mutex<Option<Reaper>>,
     pub(crate) expired_keys: AtomicU64,
@@ -240,6 +242,7 @@ impl Keyspace {
             order: (0..databases).map(|index| AtomicU32::new(index as u32)).collect(),
             placement,
             birth_ms: now_ms,
+            birth_bytes: crate::alloc::used_bytes(),
             garbage,
             reaper: Mutex::new(Some(reaper)),
             expired_keys: AtomicU64::new(0),
@@ -456,6 +459,10 @@ impl Keyspace {
         self.expired_keys.store(0, Relaxed);
         self.expired_fields.store(0, Relaxed);
         self.expired_time_cap_reached.store(0, Relaxed);
+    }
+
+    pub(crate) fn birth_bytes(&self) -> usize {
+        self.birth_bytes
     }
 
     pub(crate) fn garbage(&self) -> &Bin {

@@ -521,8 +521,9 @@ impl<'k> Locked<'k> {
                 continue;
             }
             removed += database.keys();
+            let bytes = space.share_bytes(database);
             let roots = database.take_tables();
-            space.throw_away(Garbage::Database { roots, expiries: self.take_expiries(index) });
+            space.throw_away(Garbage::Database { roots, expiries: self.take_expiries(index), bytes });
         }
         removed
     }

@@ -15,13 +15,13 @@ pub(crate) enum Garbage {
     Value(Value),
     /// Whatever else may be the last to hold something big.
     Other(Box<dyn Send>),
-    /// All tables and expiry indexes of a flushed database.
-    Database { roots: Vec<Detached>, expiries: Vec<BTreeSet<(i64, u64)>> },
+    /// All tables and expiry indexes of a flushed database, of about so many bytes.
+    Database { roots: Vec<Detached>, expiries: Vec<BTreeSet<(i64, u64)>>, bytes: usize },
 }
 
 /// The sending side, counting what is on its way.
 pub(crate) struct Bin {
-    sender: Sender<(Garbage, Freed)>,
+    sender: Sender<(Garbage, usize)>,
     pending: Arc<Pending>,
 }
 
@@ -29,52 +29,40 @@ pub(crate) struct Bin {
 #[derive(Default)]
 struct Pending {
     items: AtomicUsize,
-    /// Bytes of the values among them.
-    value_bytes: AtomicUsize,
-    /// Flushed databases among them.
-    databases: AtomicUsize,
+    bytes: AtomicUsize,
 }
 
 impl Pending {
-    fn add(&self, garbage: &Garbage) -> Freed {
-        let freed = Freed::of(garbage);
+    fn add(&self, bytes: usize) {
         self.items.fetch_add(1, Relaxed);
-        self.value_bytes.fetch_add(freed.value_bytes, Relaxed);
-        self.databases.fetch_add(freed.databases, Relaxed);
-        freed
+        self.bytes.fetch_add(bytes, Relaxed);
     }
 
-    fn done(&self, freed: Freed) {
-        self.databases.fetch_sub(freed.databases, Relaxed);
-        self.value_bytes.fetch_sub(freed.value_bytes, Relaxed);
+    fn done(&self, bytes: usize) {
+        self.bytes.fetch_sub(bytes, Relaxed);
         self.items.fetch_sub(1, Relaxed);
     }
 }
 
-/// What dropping a piece of garbage takes off [`Pending`].
-#[derive(Clone, Copy)]
-struct Freed {
-    value_bytes: usize,
-    databases: usize,
-}
-
-impl Freed {
-    fn of(garbage: &Garbage) -> Freed {
-        match garbage {
-            Garbage::Value(value) => Freed { value_bytes: value.memory_bytes(), databases: 0 },
-            Garbage::Database { .. } => Freed { value_bytes: 0, databases: 1 },
-            Garbage::Other(_) => Freed { value_bytes: 0, databases: 0 },
+impl Garbage {
+    /// Bytes that dropping it frees, estimated; 0 where nobody knows.
+    fn bytes(&self) -> usize {
+        match self {
+            Garbage::Value(value) => value.memory_bytes(),
+            Garbage::Database { bytes, .. } => *bytes,
+            Garbage::Other(_) => 0,
         }
     }
 }
 
 impl Bin {
     pub(crate) fn send(&self, garbage: Garbage) {
-        let freed = self.pending.add(&garbage);
+        let bytes = garbage.bytes();
+        self.pending.add(bytes);
         // The error gives the garbage back: without a reaper it is freed here.
-        if let Err(refused) = self.sender.send((garbage, freed)) {
+        if let Err(refused) = self.sender.send((garbage, bytes)) {
             drop(refused);
-            self.pending.done(freed);
+            self.pending.done(bytes);
         }
     }
 
@@ -83,20 +71,15 @@ impl Bin {
         self.pending.items.load(Relaxed)
     }
 
-    /// Bytes of values that were sent and are not yet freed, as far as nobody else holds them.
+    /// Bytes that were sent and are not yet freed, estimated; somebody else may hold some of them.
     pub(crate) fn pending_bytes(&self) -> usize {
-        self.pending.value_bytes.load(Relaxed)
-    }
-
-    /// True if a flushed database was sent and is not yet freed.
-    pub(crate) fn has_database(&self) -> bool {
-        self.pending.databases.load(Relaxed) > 0
+        self.pending.bytes.load(Relaxed)
     }
 }
 
 /// The receiving side. Garbage that waits in it when it is dropped is freed then.
 pub struct Reaper {
-    receiver: Receiver<(Garbage, Freed)>,
+    receiver: Receiver<(Garbage, usize)>,
     pending: Arc<Pending>,
 }
 
@@ -109,9 +92,9 @@ impl Reaper {
 
     /// Frees garbage until the keyspace is dropped.
     pub fn run(self) {
-        while let Ok((garbage, freed)) = self.receiver.recv() {
+        while let Ok((garbage, bytes)) = self.receiver.recv() {
             drop(garbage);
-            self.pending.done(freed);
+            self.pending.done(bytes);
         }
     }
 }

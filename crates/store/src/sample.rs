@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::alloc::used_bytes;
 use crate::entry::Entry;
 use crate::keyspace::{Database, Keyspace, Position, STRIPE_SLOTS, STRIPES, StripeState};
 use crate::locked::View;
@@ -127,14 +128,16 @@ fn pick(state: &StripeState, index: usize, among: Among, rng: &mut fastrand::Rng
 }
 
 impl Keyspace {
-    /// Bytes of values that wait for the reaper, estimated: they are allocated, and about to be free.
+    /// Bytes that wait for the reaper, estimated: they are allocated, and about to be free.
     pub fn garbage_bytes(&self) -> usize {
-        self.garbage().pending_bytes()
+        self.garbage().pending_bytes().min(used_bytes().saturating_sub(self.birth_bytes()))
     }
 
-    /// True while keys of a flushed database wait for the reaper: how many bytes they have, nobody has counted.
-    pub fn is_flushing(&self) -> bool {
-        self.garbage().has_database()
+    /// Bytes of a database, estimated: its share of what was allocated since the keyspace was made, by keys.
+    pub(crate) fn share_bytes(&self, database: &Database) -> usize {
+        let keys: usize = (0..self.databases()).map(|db| self.len(db)).sum();
+        let live_bytes = used_bytes().saturating_sub(self.birth_bytes()).saturating_sub(self.garbage_bytes());
+        (live_bytes as u128 * database.keys() as u128 / keys.max(1) as u128) as usize
     }
 }
 
