@@ -73,6 +73,23 @@ fn the_last_entry_is_read_with_a_plus() {
 }
 
 #[test]
+fn the_last_id_stays_above_what_was_removed() {
+    let too_small = "-ERR The ID specified in XSETID is smaller than current max_deleted_entry_id";
+    run(
+        Harness::new(),
+        &[
+            ("XADD s 1-1 f v", "1-1"),
+            ("XADD s 5-1 f v", "5-1"),
+            ("XDEL s 5-1", ":1"),
+            ("XSETID s 5-0", too_small),
+            ("XSETID s 5-1", "+OK"),
+            ("XSETID s 9-0 MAXDELETEDID 8-0", "+OK"),
+            ("XSETID s 7-0", too_small),
+        ],
+    );
+}
+
+#[test]
 fn consumers_are_seen_and_active() {
     let mut harness = Harness::new().resp3();
     harness.check("XADD s 1-1 f v", "1-1");
