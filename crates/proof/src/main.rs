@@ -1,5 +1,6 @@
 //! Proof that Halcyon behaves as Redis does: the differential suite and the fuzzers of commands and payloads.
 
+mod concurrency;
 mod differences;
 mod differential;
 mod dump;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         Mode::FuzzCommands => fuzz::run(&options),
         Mode::FuzzRestore => fuzz_restore::run(&options),
         Mode::FuzzLua => fuzz_lua::run(&options),
+        Mode::Concurrency => concurrency::run(&options),
     };
     match ran {
         Ok(tally) => {

@@ -10,6 +10,7 @@ proof differential [OPTIONS]   Halcyon and a real redis-server side by side
 proof fuzz-commands [OPTIONS]  random garbage at Halcyon's commands
 proof fuzz-restore [OPTIONS]   damaged payloads at the codec and at Halcyon's RESTORE
 proof fuzz-lua [OPTIONS]       Lua sources, whole and broken, at Halcyon's scripts
+proof concurrency [OPTIONS]    many connections on four workers, checked for a serial order
 
   --halcyon BIN     Halcyon (default: $HALCYON_BIN, target/release/halcyon or target/ci/halcyon)
   --oracle BIN      the server that is right (default: redis-server; made for 7.0.15)
@@ -17,6 +18,8 @@ proof fuzz-lua [OPTIONS]       Lua sources, whole and broken, at Halcyon's scrip
   --seed N          where random sequences start (default 1)
   --commands N      random commands in all (default 200000; fuzz-commands: 100000)
   --cases N         damaged payloads or Lua sources in all (default 100000)
+  --cases N         damaged payloads in all (default 100000)
+  --seconds N       time that `concurrency` takes (default 12)
   --only FAMILY     one family: strings, keys, lists, hashes, sets, sorted_sets, server ...
   --scripts-only    no random commands
   --random-only     no scripts
@@ -30,6 +33,7 @@ pub enum Mode {
     FuzzCommands,
     FuzzRestore,
     FuzzLua,
+    Concurrency,
 }
 
 /// Parsed options; see `USAGE`.
@@ -39,6 +43,7 @@ pub struct Options {
     pub binaries: Binaries,
     pub seed: u64,
     pub commands: usize,
+    pub seconds: u64,
     pub only: Option<String>,
     pub scripts_only: bool,
     pub random_only: bool,
@@ -55,6 +60,7 @@ impl Options {
             Some("fuzz-commands") => Mode::FuzzCommands,
             Some("fuzz-restore") => Mode::FuzzRestore,
             Some("fuzz-lua") => Mode::FuzzLua,
+            Some("concurrency") => Mode::Concurrency,
             _ => return Err(USAGE.to_owned()),
         };
         let mut options = Options {
@@ -66,6 +72,7 @@ impl Options {
             },
             seed: 1,
             commands: if mode == Mode::Differential { 200_000 } else { 100_000 },
+            seconds: 12,
             only: None,
             scripts_only: false,
             random_only: false,
@@ -86,6 +93,8 @@ impl Options {
                         "--halcyon-arg" => options.binaries.halcyon_args.push(value),
                         "--seed" => options.seed = number()?,
                         "--commands" | "--cases" => options.commands = number()? as usize,
+                        "--commands" => options.commands = number()? as usize,
+                        "--seconds" => options.seconds = number()?,
                         "--only" => options.only = Some(value),
                         "--replay" => options.replay = Some(PathBuf::from(value)),
                         "--scripts" => options.scripts = PathBuf::from(value),
