@@ -25,10 +25,11 @@ RESULTS_PATH = REPOSITORY / "bench" / "results.md"
 class Run:
     """What a figure is given: the programs, the table, and whether it shall be quick."""
 
-    def __init__(self, programs, table, quick):
+    def __init__(self, programs, table, quick, elements):
         self.programs = programs
         self.table = table
         self.quick = quick
+        self.elements = elements
         self.figure = ""
 
     @property
@@ -61,6 +62,7 @@ def main():
     names = [figure.NAME for figure in figures.ALL]
     parser.add_argument("--only", action="append", choices=names, metavar="NAME", help="only this figure (may be repeated)")
     parser.add_argument("--quick", action="store_true", help="less of everything: about five minutes instead of twenty-five")
+    parser.add_argument("--elements", type=int, metavar="N", help="elements of each value of the figure stall")
     parser.add_argument("--list", action="store_true", help="list the figures, how each is measured, and end")
     parser.add_argument("--save", action="store_true", help=f"write the table to {RESULTS_PATH.relative_to(REPOSITORY)}")
     options = parser.parse_args()
@@ -74,7 +76,7 @@ def main():
     programs = find_programs()
     print("Measuring " + ", ".join(str(program) for program in programs), flush=True)
     table = Table(programs)
-    run = Run(programs, table, options.quick)
+    run = Run(programs, table, options.quick, options.elements)
     started_s = time.monotonic()
     for figure in figures.ALL:
         if options.only and figure.NAME not in options.only:

@@ -3,7 +3,7 @@
 The server has CPUs 0 and 1: Halcyon with two workers, peers as they come (more I/O threads of theirs would only take
 the CPUs from each other). A process of its own sends SET and GET, one request at a time, over four
 connections by turns, so that it meets every thread of the server, the one with the heavy connection included. Another
-connection meanwhile sends one heavy command over values of 1,000,000 elements, or over 1,000,000 keys, and reads all
+connection meanwhile sends one heavy command over values of 1,000,000 elements (`--elements N`), or over as many keys, and reads all
 of its reply. Each cell is median / p99 / p99.9 / longest of the waits from the command's beginning to at least a second
 later, and each of the four is the median of the rounds. The first row is the same with no command: what the machine
 itself adds.
@@ -34,11 +34,11 @@ AFTER_REPLY_S = 0.3
 AFTER_EXPIRY_S = 1.5
 SHARES = (0.5, 0.99, 0.999)
 CHUNK_ELEMENTS = 1_000
-TYPES = ("set", "hash", "zset", "list")
+TYPES = ("set", "hash", "zset", "list", "stream")
 
 
 def measure(run):
-    elements = run.pick(1_000_000, 200_000)
+    elements = run.elements or run.pick(1_000_000, 200_000)
     loads = {kind: load_requests(kind, elements) for kind in TYPES}
     for number in range(run.pick(3, 1)):
         for program in run.programs:
@@ -70,9 +70,12 @@ def watch_all(run, server, probe, loads, elements):
         watch("HGETALL", ("HGETALL", "one:hash"))
         watch("LRANGE 0 -1", ("LRANGE", "one:list", 0, -1))
         watch("ZRANGE 0 -1 WITHSCORES", ("ZRANGE", "one:zset", 0, -1, "WITHSCORES"))
+        watch("XRANGE - +", ("XRANGE", "one:stream", "-", "+"))
+        watch("SORT ALPHA LIMIT 0 10", ("SORT", "one:set", "ALPHA", "LIMIT", "0", "10"))
         watch(f"SRANDMEMBER -{elements // 2}", ("SRANDMEMBER", "one:set", -elements // 2))
         watch("SINTER of two", ("SINTER", "one:set", "two:set"))
         watch("SUNIONSTORE of two", ("SUNIONSTORE", "out:set", "one:set", "two:set"))
+        watch("ZINTERSTORE of two", ("ZINTERSTORE", "out:zset", 2, "one:zset", "two:zset"))
         watch("ZUNIONSTORE of two", ("ZUNIONSTORE", "out:zset", 2, "one:zset", "two:zset"))
         watch("COPY of each type", *[("COPY", f"one:{kind}", f"copy:{kind}") for kind in TYPES])
         load("list")
@@ -91,6 +94,11 @@ def watch_all(run, server, probe, loads, elements):
 
 def load_requests(kind, elements):
     """Commands that add `elements` to a key called by three bytes to replace, and the type."""
+    if kind == "stream":
+        return [
+            b"".join(encode("XADD", b"\0\0\0:stream", f"{number + 1}-0", "field", f"element:{number:012}") for number in chunk)
+            for chunk in (range(first, first + CHUNK_ELEMENTS) for first in range(0, elements, CHUNK_ELEMENTS))
+        ]
     command = {"set": "SADD", "hash": "HSET", "zset": "ZADD", "list": "RPUSH"}[kind]
     requests = []
     for first in range(0, elements, CHUNK_ELEMENTS):
