@@ -27,6 +27,18 @@ pub struct Effects {
 }
 
 impl Effects {
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.ready.is_empty() && self.written.is_empty() && self.missed.is_empty()
+    }
+
+    /// Somebody waits for a key that was written.
+    fn ready(&mut self, db: usize, key: &[u8]) {
+        if self.ready.last().is_none_or(|(last_db, last)| *last_db != db || **last != *key) {
+            self.ready.push((db, key.into()));
+        }
+    }
+
     /// Forgets what is not done: what set it off was undone.
     pub fn clear(&mut self) {
         self.ready.clear();
@@ -104,7 +116,7 @@ impl Ctx<'_> {
             server.watches.touch(db, key);
         }
         if server.waiters.any() && server.waiters.is_awaited(db, key) {
-            self.worker().effects.ready.push((db, key.into()));
+            self.worker().effects.ready(db, key);
         }
         if let Some(name) = name {
             self.publish_event(db, class, name, key);
@@ -135,7 +147,8 @@ impl Ctx<'_> {
     /// Does what the commands have set off, while their stripes are held. Called once they all ran.
     #[inline]
     pub(crate) fn settle(&mut self) {
-        if self.server().has_observers() {
+        // What was set off for a client that has left meanwhile must not stay for the next command to find.
+        if self.server().has_observers() || !self.worker().effects.is_empty() {
             self.settle_slow();
         }
     }
@@ -162,8 +175,7 @@ impl Ctx<'_> {
         self.worker().effects.clear();
     }
 
-    /// Tells that whole databases were emptied or exchanged: `before` are the watched keys that were there, `dbs` the
-    /// databases concerned. Every stripe is held.
+    /// Tells that whole databases were emptied or exchanged. Every stripe is held.
     pub(crate) fn notify_databases(&mut self, dbs: &[usize]) {
         let server = self.server();
         if server.waiters.any() {
