@@ -18,7 +18,6 @@ proof concurrency [OPTIONS]    many connections on four workers, checked for a s
   --seed N          where random sequences start (default 1)
   --commands N      random commands in all (default 200000; fuzz-commands: 100000)
   --cases N         damaged payloads or Lua sources in all (default 100000)
-  --cases N         damaged payloads in all (default 100000)
   --seconds N       time that `concurrency` takes (default 12)
   --only FAMILY     one family: strings, keys, lists, hashes, sets, sorted_sets, server ...
   --scripts-only    no random commands
@@ -93,7 +92,6 @@ impl Options {
                         "--halcyon-arg" => options.binaries.halcyon_args.push(value),
                         "--seed" => options.seed = number()?,
                         "--commands" | "--cases" => options.commands = number()? as usize,
-                        "--commands" => options.commands = number()? as usize,
                         "--seconds" => options.seconds = number()?,
                         "--only" => options.only = Some(value),
                         "--replay" => options.replay = Some(PathBuf::from(value)),
