@@ -97,6 +97,12 @@ pub const LUA_BYTES_MAX: usize = 1024 * 1024 * KIB;
 /// Longest text that a library makes for a script.
 pub const LUA_TEXT_BYTES_MAX: usize = 512 * 1024 * KIB;
 
+/// Longest pattern that a script matches texts against: Lua recurses for each of its items.
+pub const LUA_PATTERN_BYTES_MAX: usize = 2_000;
+
+/// Stack of a thread that runs commands: scripts nest calls of Lua and of Rust in each other.
+pub const THREAD_STACK_BYTES: usize = 8 * 1024 * KIB;
+
 /// Instructions after which a script is asked whether it may go on.
 pub const LUA_HOOK_INSTRUCTIONS: u32 = 10_000;
 

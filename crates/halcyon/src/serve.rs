@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use base::clock::SystemClock;
-use base::limits::SCRIPT_THREADS;
+use base::limits::{SCRIPT_THREADS, THREAD_STACK_BYTES};
 use engine::cluster_face::Identity;
 use engine::config::Config;
 use engine::server::{Process, Server};
@@ -239,6 +239,7 @@ fn spawn(name: &str, notify: &Sender<Notice>, body: impl FnOnce() + Send + 'stat
     let farewell = Farewell(name.to_owned(), notify.clone());
     thread::Builder::new()
         .name(name.to_owned())
+        .stack_size(THREAD_STACK_BYTES)
         .spawn(move || {
             let _farewell = farewell;
             body();

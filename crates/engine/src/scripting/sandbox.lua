@@ -158,6 +158,10 @@ for _, name in ipairs { "foreach", "foreachi" } do
   end
 end
 
+for _, name in ipairs { "find", "match", "gmatch", "gfind", "gsub" } do
+  string[name] = native.matching(name, string[name])
+end
+
 local base = {
   pcall = pcall, xpcall = xpcall, pairs = native.pairs(next, raw_pairs), next = next, loadstring = loadstring,
   load = load, getmetatable = native.getmetatable, rawget = through("rawget", rawget, false),

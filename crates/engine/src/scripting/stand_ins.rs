@@ -5,12 +5,27 @@ use std::collections::HashMap;
 use std::ffi::c_void;
 use std::rc::Rc;
 
+use base::limits::LUA_PATTERN_BYTES_MAX;
 use mlua::{Error, Function, Lua, MultiValue, Table, Value};
 
 use super::errors::{foreign_text, raise, raise_at, raise_bare, raised, type_name};
 use super::libs::number_of;
 
 const READ_ONLY: &str = "Attempt to modify a readonly table";
+
+/// How those errors of Lua's own functions begin that say where they were called.
+const PLACED: &[&str] = &[
+    "bad argument",
+    "wrong number",
+    "cannot change",
+    "malformed",
+    "missing",
+    "invalid capture",
+    "invalid pattern",
+    "invalid replacement",
+    "unfinished capture",
+    "too many captures",
+];
 
 /// What each stand-in stands for.
 #[derive(Clone, Default)]
@@ -40,8 +55,7 @@ fn as_called(lua: &Lua, name: &str, error: Error) -> Error {
         return error;
     }
     let text = foreign_text(&error).replacen("to '?'", &format!("to '{name}'"), 1);
-    let has_place =
-        ["bad argument", "wrong number", "cannot change"].iter().any(|start| text.starts_with(start));
+    let has_place = PLACED.iter().any(|start| text.starts_with(start));
     if has_place { raise(lua, text) } else { raise_bare(text) }
 }
 
@@ -57,6 +71,7 @@ pub fn add(lua: &Lua, native: &Table) -> mlua::Result<()> {
     native.set("expected", lua.create_function(expected)?)?;
     let names = known.clone();
     native.set("through", lua.create_function(move |lua, args| through(lua, &names, args))?)?;
+    native.set("matching", lua.create_function(matching)?)?;
     let names = known.clone();
     native.set("pairs", lua.create_function(move |lua, args| pairs(lua, &names, args))?)?;
     let names = known.clone();
@@ -103,6 +118,21 @@ fn through(
                 }
             }
             other => return Err(table_expected(lua, &name, other)),
+        }
+        raw.call::<MultiValue>(args).map_err(|error| as_called(lua, &name, error))
+    })
+}
+
+/// `raw`, a function of Lua that matches its first argument against a pattern. Lua recurses for each item of the
+/// pattern: a long one would overflow the thread's stack.
+fn matching(lua: &Lua, (name, raw): (String, Function)) -> mlua::Result<Function> {
+    lua.create_function(move |lua, args: MultiValue| {
+        if let Some(Value::String(pattern)) = args.get(1) {
+            let pattern = pattern.as_bytes();
+            let is_special = |byte: &u8| b"^$*+?.([%-".contains(byte);
+            if pattern.len() > LUA_PATTERN_BYTES_MAX && pattern.iter().any(is_special) {
+                return Err(raise(lua, "pattern too complex"));
+            }
         }
         raw.call::<MultiValue>(args).map_err(|error| as_called(lua, &name, error))
     })
