@@ -97,7 +97,7 @@ passed=0 failed=0
 for name in "${selected[@]}"; do
     redis-cli -p "$port" flushall >/dev/null
     began=$SECONDS
-    
+
     if prepare "$(language_of "$name")" && { run "$name" >"$cache/$name.log" 2>&1 & } && wait_for=$!; then
         for ((waited = 0; waited < seconds_max * 10; waited++)); do kill -0 "$wait_for" 2>/dev/null && sleep 0.1 || break; done
         kill "$wait_for" 2>/dev/null || true
