@@ -449,7 +449,7 @@ fn admit<'s>(
         )));
     }
     if server.config.hot().maxmemory_bytes() > 0 {
-        admit_to_memory(server, worker, session, info)?;
+        admit_to_memory(server, worker, session, info, args)?;
     }
     if session.client.is_monitor.load(std::sync::atomic::Ordering::Relaxed)
         && info.spec.flags.intersects(Flags::WRITE | Flags::READONLY | Flags::MAY_REPLICATE)
@@ -462,7 +462,13 @@ fn admit<'s>(
 /// Makes room for a command that may need memory. Refuses it if that fails and the command itself, or one that was
 /// queued before it, says that it needs some; and any that would be queued.
 #[inline]
-fn admit_to_memory(server: &Server, worker: &mut Worker, session: &Session, info: &CommandInfo) -> CmdResult {
+fn admit_to_memory(
+    server: &Server,
+    worker: &mut Worker,
+    session: &Session,
+    info: &CommandInfo,
+    args: Args<'_>,
+) -> CmdResult {
     let flags = info.spec.flags;
     let needs_memory = match &session.multi {
         None => flags.contains(Flags::DENYOOM),
@@ -476,7 +482,12 @@ fn admit_to_memory(server: &Server, worker: &mut Worker, session: &Session, info
         return Ok(());
     }
     let room = eviction::make_room(server, worker);
-    if needs_memory && room == Room::None { Err(Fault::OOM) } else { Ok(()) }
+    if !needs_memory || room != Room::None {
+        return Ok(());
+    }
+    // That the keys are of several slots is said first.
+    gather_stripes(server, info, args, &mut Vec::new())?;
+    Err(Fault::OOM)
 }
 
 #[inline]

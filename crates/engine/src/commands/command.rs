@@ -294,6 +294,7 @@ mod tests {
     fn keys_are_picked_from_arguments() {
         let no_keys = "-ERR The command has no key arguments";
         let invalid = "-ERR Invalid command specified";
+        let invalid_arguments = "-ERR Invalid arguments specified for command";
         for (line, expected) in [
             ("GETKEYS get a", "[a]"),
             ("GETKEYS mset a b c d", "[a c]"),
@@ -310,6 +311,11 @@ mod tests {
             ("GETKEYS sintercard 3 a b", "-ERR Invalid arguments specified for command"),
             ("GETKEYS sintercard x a", "-ERR Invalid arguments specified for command"),
             ("GETKEYS sintercard 2 a b LIMIT 1", "[a b]"),
+            ("GETKEYS sintercard 02 a b", "[a b]"),
+            ("GETKEYS sintercard +1x a b", "[a]"),
+            ("GETKEYS zunionstore d 2 a b", "[d a b]"),
+            ("GETKEYS zunionstore d 02 a b", "[a b d]"),
+            ("GETKEYS zunionstore d 03 a b", invalid_arguments),
             ("GETKEYSANDFLAGS get a", "[[a [+RO +access]]]"),
             ("GETKEYSANDFLAGS set a b", "[[a [+OW +update]]]"),
             ("GETKEYSANDFLAGS set a b EX 1 get", "[[a [+RW +access +update]]]"),

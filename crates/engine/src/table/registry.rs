@@ -427,16 +427,38 @@ impl CommandInfo {
             return find_keys(args, each);
         }
         let keyless = self.spec.flags.contains(Flags::NO_MANDATORY_KEYS);
-        for spec in self.spec.keys {
-            spec_keys(spec, args, keyless, each)?;
-        }
-        Ok(())
+        // Redis finds keys in another way where their number is oddly written: those that it counts come first.
+        let is_odd = |spec: &&KeySpec| counts_oddly(spec, args);
+        let (odd, plain) =
+            (self.spec.keys.iter().filter(is_odd), self.spec.keys.iter().filter(|spec| !is_odd(spec)));
+        odd.chain(plain).try_for_each(|spec| spec_keys(spec, args, keyless, each))
     }
 }
 
 /// The arguments do not have the keys that they announce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidKeys;
+
+/// How many keys an argument says there are, and whether it says so as an integer is written. What starts with one
+/// counts too: Redis finds keys by it, though no command takes it.
+fn key_count(text: &[u8]) -> (i64, bool) {
+    if let Some(count) = base::num::parse_i64(text) {
+        return (count, true);
+    }
+    let text = text.trim_ascii_start();
+    let text = text.strip_prefix(b"+").unwrap_or(text);
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit());
+    (
+        digits.fold(0_i64, |count, digit| count.saturating_mul(10).saturating_add(i64::from(digit - b'0'))),
+        false,
+    )
+}
+
+/// True if the spec counts its keys by an argument that is not written as an integer is.
+fn counts_oddly(spec: &KeySpec, args: Args<'_>) -> bool {
+    let (Begin::Index(begin), Find::KeyNum { num_at, .. }) = (spec.begin, spec.find) else { return false };
+    args.get(usize::from(begin) + usize::from(num_at)).is_some_and(|text| !key_count(text).1)
+}
 
 fn spec_keys(
     spec: &KeySpec,
@@ -467,8 +489,9 @@ fn spec_keys(
             (begin, end, step)
         }
         Find::KeyNum { num_at, first, step } => {
-            let count = args.get(begin + usize::from(num_at)).and_then(base::num::parse_i64);
-            let count = count.filter(|count| (0..i64::from(i32::MAX)).contains(count)).ok_or(InvalidKeys)?;
+            let count = args.get(begin + usize::from(num_at)).map_or(-1, |text| key_count(text).0);
+            let count =
+                Some(count).filter(|count| (0..i64::from(i32::MAX)).contains(count)).ok_or(InvalidKeys)?;
             if count == 0 {
                 // EVAL may have none; what needs one reports it, and knows no key until then.
                 return if keyless { Ok(()) } else { Err(InvalidKeys) };
