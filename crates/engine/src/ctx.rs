@@ -185,6 +185,14 @@ impl<'a> Ctx<'a> {
         found
     }
 
+    /// Counts a lookup that was made by [`Ctx::peek`] as a hit or miss, and tells of a miss.
+    pub fn count_peek(&mut self, key: &[u8], is_found: bool) {
+        self.worker.stats.count_lookup(is_found);
+        if !is_found && self.server.config.hot().event_mask().contains(EventMask::KEY_MISS) {
+            self.worker.effects.missed(self.session.db, key);
+        }
+    }
+
     /// The live entry of a key, not counted and not touched (OBJECT, TYPE of a write).
     pub fn peek(&mut self, key: &[u8]) -> Option<View<'_>> {
         let (db, position, at) = (self.db(), self.position(key), self.peeking());
@@ -355,6 +363,14 @@ impl<'a> Ctx<'a> {
     pub fn put_entry(&mut self, db: usize, key: &[u8], entry: &OwnedEntry) {
         let (position, at) = (self.position(key), self.touching());
         self.locked().put_owned(db, position, key, entry, at);
+    }
+
+    /// As [`Ctx::put_entry`], of a value that takes the place of whatever the key holds: the key counts as made anew.
+    pub fn put_in_place(&mut self, db: usize, key: &[u8], entry: &OwnedEntry) {
+        if self.server.config.hot().event_mask().contains(EventMask::NEW) && self.exists_in(db, key) {
+            self.locked().note_created(db, key);
+        }
+        self.put_entry(db, key, entry);
     }
 
     /// Leaves the rest to the long lane: for work over inputs that would stall the worker's other

@@ -87,7 +87,7 @@ impl Ctx<'_> {
     pub fn notify_in(&mut self, db: usize, class: Event, name: &'static str, key: &[u8]) {
         self.stats().dirty.add(1);
         if self.server().has_observers() {
-            self.report_expired();
+            self.report_lookups();
             self.observe(db, class, Some(name), key);
         }
     }
@@ -96,7 +96,7 @@ impl Ctx<'_> {
     pub fn touch(&mut self, key: &[u8]) {
         self.stats().dirty.add(1);
         if self.server().has_observers() {
-            self.report_expired();
+            self.report_lookups();
             self.observe(self.db(), Event::String, None, key);
         }
     }
@@ -144,6 +144,19 @@ impl Ctx<'_> {
         }
     }
 
+    /// Tells of what looking for keys, and storing them, has come upon since the last call: keys that had expired, that
+    /// were missing, that were made. They come before the event of the write itself.
+    fn report_lookups(&mut self) {
+        self.report_expired();
+        for (db, key) in std::mem::take(&mut self.worker().effects.missed) {
+            self.publish_event(db, Event::KeyMiss, "keymiss", &key);
+        }
+        let created = self.held_mut().map(Locked::take_created).unwrap_or_default();
+        for key in created {
+            self.publish_event(key.db, Event::New, "new", &key.key);
+        }
+    }
+
     /// Does what the commands have set off, while their stripes are held. Called once they all ran.
     #[inline]
     pub(crate) fn settle(&mut self) {
@@ -155,16 +168,13 @@ impl Ctx<'_> {
 
     #[cold]
     fn settle_slow(&mut self) {
-        self.report_expired();
+        self.report_lookups();
         // Serving a client may make another key ready: BLMOVE.
         let mut at = 0;
         while let Some((db, key)) = self.worker().effects.ready.get(at).cloned() {
             blocking::serve(self, db, &key);
-            self.report_expired();
+            self.report_lookups();
             at += 1;
-        }
-        for (db, key) in std::mem::take(&mut self.worker().effects.missed) {
-            self.publish_event(db, Event::KeyMiss, "keymiss", &key);
         }
         let written = std::mem::take(&mut self.worker().effects.written);
         if !written.is_empty() {

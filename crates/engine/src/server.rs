@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::ctx::Event;
 use crate::letter::Letter;
 use crate::monitor::Monitors;
-use crate::pubsub::{self, Channels};
+use crate::pubsub::{self, Channels, EventMask};
 use crate::scripting::Scripting;
 use crate::session::Session;
 use crate::slowlog::Slowlog;
@@ -262,6 +262,7 @@ impl Server {
         let cluster = crate::cluster_face::ClusterFace::new(&config, &process);
         let keyspace = Keyspace::new(config.int("databases").max(1) as usize, placement, started.unix_ms);
         keyspace.report_expired(true);
+        keyspace.report_created(config.hot().event_mask().contains(EventMask::NEW));
         Ok(Server {
             keyspace,
             registry,

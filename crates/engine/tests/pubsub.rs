@@ -70,3 +70,34 @@ fn writes_are_published_by_key_and_by_event() {
     harness.on(0).check("GET a", "(nil)");
     assert_eq!(harness.on(1).received(), "[pmessage __key* __keyevent@0__:expired a]");
 }
+
+/// A key is told of before what was written to it, and again where another one takes its name.
+#[test]
+fn misses_and_new_keys_come_before_what_is_written() {
+    let mut harness = Harness::with_config(&[("notify-keyspace-events", "KAmn")]);
+    harness.on(1).run("PSUBSCRIBE __key*");
+    let mut check = |line: &str, expected: &[(&str, &str)]| {
+        harness.on(0).run(line);
+        let message = |(key, event): &(&str, &str)| format!("[pmessage __key* __keyspace@0__:{key} {event}]");
+        let expected: Vec<String> = expected.iter().map(message).collect();
+        assert_eq!(harness.on(1).received(), expected.join(" "), "{line}");
+    };
+    check("SET a 1", &[("a", "new"), ("a", "set")]);
+    check("SET a 2", &[("a", "set")]);
+    check("RPUSH l x", &[("l", "new"), ("l", "rpush")]);
+    check("RENAME l a", &[("a", "new"), ("l", "rename_from"), ("a", "rename_to")]);
+    check("EXISTS l a", &[("l", "keymiss")]);
+    check("TYPE l", &[("l", "keymiss")]);
+    check("SUNIONSTORE d l m", &[("l", "keymiss"), ("m", "keymiss")]);
+    check("GETSET s 1", &[("s", "keymiss"), ("s", "new"), ("s", "set")]);
+    check("COPY s a REPLACE", &[("a", "new"), ("a", "copy_to")]);
+    check("SETRANGE s 3 b", &[("s", "setrange")]);
+    harness.on(0).run("CONFIG SET notify-keyspace-events KEA");
+    harness.on(0).run("SET b 1 PX 5");
+    harness.on(0).run("CONFIG SET notify-keyspace-events Kn$");
+    harness.on(1).received();
+    harness.on(0).run("MSET c 1 b 2");
+    let new = |key: &str| format!("[pmessage __key* __keyspace@0__:{key} new]");
+    let set = |key: &str| format!("[pmessage __key* __keyspace@0__:{key} set]");
+    assert_eq!(harness.on(1).received(), [new("c"), set("c"), set("b")].join(" "));
+}

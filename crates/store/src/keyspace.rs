@@ -226,6 +226,8 @@ pub struct Keyspace {
     expired_time_cap_reached: AtomicU64,
     /// Somebody wants to be told which keys expired.
     pub(crate) reports_expired: AtomicBool,
+    /// Somebody wants to be told which keys were made.
+    pub(crate) reports_created: AtomicBool,
     /// Threads that hold stripes, or are about to, for longer than a worker may wait.
     long_holders: AtomicUsize,
 }
@@ -249,6 +251,7 @@ impl Keyspace {
             expired_fields: AtomicU64::new(0),
             expired_time_cap_reached: AtomicU64::new(0),
             reports_expired: AtomicBool::new(false),
+            reports_created: AtomicBool::new(false),
             long_holders: AtomicUsize::new(0),
         }
     }
@@ -356,6 +359,11 @@ impl Keyspace {
     /// From now on keys that expire are reported: see [`Locked::take_expired`].
     pub fn report_expired(&self, wanted: bool) {
         self.reports_expired.store(wanted, Relaxed);
+    }
+
+    /// From now on keys that are made are reported, or no more: see [`Locked::take_created`].
+    pub fn report_created(&self, wanted: bool) {
+        self.reports_created.store(wanted, Relaxed);
     }
 
     /// What asks memory for the keys of a database.

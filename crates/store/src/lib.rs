@@ -34,7 +34,7 @@ pub use hash::{Hash, HashIter};
 pub use keyhash::{init_seeds, key_hash, member_hash};
 pub use keyspace::{DbSize, Keyspace, LongHold, Placement, Position, Prefetcher, STRIPES};
 pub use list::{List, ListIter};
-pub use locked::{Expired, Expiry, Instant, Lapse, Locked, ValueRef, View};
+pub use locked::{Created, Expired, Expiry, Instant, Lapse, Locked, ValueRef, View};
 pub use packed::{Bytes, canonical_integer};
 pub use reaper::Reaper;
 pub use rope::{Chunk, Chunks, LongString};

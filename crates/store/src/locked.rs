@@ -32,11 +32,22 @@ pub struct Locked<'k> {
     guards: Guards<'k>,
     /// Keys found expired and removed, if [`Keyspace::report_expired`] asks for them.
     expired: Vec<Expired>,
+    /// Keys that were made, if [`Keyspace::report_created`] asks for them.
+    created: Vec<Created>,
 }
 
 /// A key that ended by its time to live.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expired {
+    /// Its database.
+    pub db: usize,
+    /// Its name.
+    pub key: Box<[u8]>,
+}
+
+/// A key that was not there before, or came in another's place by RENAME, COPY or RESTORE.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Created {
     /// Its database.
     pub db: usize,
     /// Its name.
@@ -185,7 +196,7 @@ pub(crate) fn position_of(space: &Keyspace, entry: Entry) -> u64 {
 impl<'k> Locked<'k> {
     #[inline]
     pub(crate) fn new(space: &'k Keyspace, guards: Guards<'k>) -> Locked<'k> {
-        Locked { space, guards, expired: Vec::new() }
+        Locked { space, guards, expired: Vec::new(), created: Vec::new() }
     }
 
     /// The keyspace the stripes belong to.
@@ -230,6 +241,11 @@ impl<'k> Locked<'k> {
     #[inline]
     pub fn has_expired(&self) -> bool {
         !self.expired.is_empty()
+    }
+
+    /// Keys that were made since the last call.
+    pub fn take_created(&mut self) -> Vec<Created> {
+        std::mem::take(&mut self.created)
     }
 
     #[inline]
@@ -379,12 +395,21 @@ impl<'k> Locked<'k> {
                     position_of(self.space, entry)
                 });
                 database.count_key(position, 1);
+                self.note_created(db, key);
             }
         }
         if had != expire_at_ms {
             self.index_expiry(db, position, had, expire_at_ms);
         }
         self.index_field_ends(db, position, had_end, end);
+    }
+
+    /// Has a key reported as made: where it is stored in place of another one of its name, that is the caller's to say.
+    #[inline]
+    pub fn note_created(&mut self, db: usize, key: &[u8]) {
+        if self.space.reports_created.load(Relaxed) {
+            self.created.push(Created { db, key: key.into() });
+        }
     }
 
     /// Sets the 24-bit access clock of a key (see [`crate::access`]); false if there is no key.

@@ -3,6 +3,7 @@
 use crate::args::Args;
 use crate::ctx::Ctx;
 use crate::fault::{CmdResult, Fault};
+use crate::pubsub::EventMask;
 use crate::reply::Reply;
 
 const HELP: &[&str] = &[
@@ -46,6 +47,7 @@ pub(crate) fn set(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> C
     let server = ctx.server();
     let version = server.config.version();
     server.config.set_from(&pairs, is_local)?;
+    server.keyspace.report_created(server.config.hot().event_mask().contains(EventMask::NEW));
     if server.config.changed_since(version).1.contains(&"requirepass") {
         server.acl.follow_requirepass();
     }

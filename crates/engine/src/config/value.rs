@@ -239,9 +239,9 @@ fn keyspace_events(given: &[u8]) -> Result<Vec<u8>, String> {
         printed.push(b'A');
     } else {
         printed.extend(EVENT_CLASSES_OF_ALL.iter().copied().filter(has));
-        printed.extend(has(&b'n').then_some(b'n'));
     }
-    printed.extend(b"KEm".iter().copied().filter(has));
+    // Redis leaves `n` out beside `A`, and so forgets it at the next start.
+    printed.extend(b"nKEm".iter().copied().filter(has));
     Ok(printed)
 }
 

@@ -109,7 +109,9 @@ fn results(zset: &ZSet, query: &Query, distances: bool, thresholds: &Thresholds)
 fn run(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, form: Form) -> CmdResult {
     let key = args.at(form.source_at());
     let zset = peek(ctx, key)?;
-    let query = Query::parse(args, form, zset.as_ref())?;
+    // The key was looked for all the same.
+    let query =
+        Query::parse(args, form, zset.as_ref()).inspect_err(|_| ctx.count_peek(key, zset.is_some()))?;
     let Some(store) = query.store else {
         let Some(zset) = ctx.read::<ZSet>(key)?.cloned() else {
             reply.empty_array();

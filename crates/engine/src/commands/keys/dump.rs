@@ -168,7 +168,7 @@ fn store(
             ctx.notify(Event::Generic, "del", key);
         }
     } else {
-        ctx.put_entry(ctx.db(), key, &OwnedEntry { value, expire_at_ms });
+        ctx.put_in_place(ctx.db(), key, &OwnedEntry { value, expire_at_ms });
         if let Some(clock) = options.access_clock(ctx) {
             ctx.set_access_clock(key, clock);
         }

@@ -43,7 +43,7 @@ struct Facts {
 /// Looks at a key without touching its access clock; counted as a hit or miss.
 fn facts(ctx: &mut Ctx<'_>, key: &[u8]) -> Option<Facts> {
     let found = ctx.peek(key).map(|view| Facts { kind: view.kind(), expire_at_ms: view.expire_at_ms() });
-    ctx.stats().count_lookup(found.is_some());
+    ctx.count_peek(key, found.is_some());
     found
 }
 
@@ -89,7 +89,7 @@ fn rename_existing(ctx: &mut Ctx<'_>, from: &[u8], to: &[u8]) {
         return;
     }
     if let Some(entry) = ctx.take(from) {
-        ctx.put_entry(ctx.db(), to, &entry);
+        ctx.put_in_place(ctx.db(), to, &entry);
         ctx.notify(Event::Generic, "rename_from", from);
         ctx.notify(Event::Generic, "rename_to", to);
     }
@@ -116,9 +116,11 @@ pub(crate) fn copy(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
     if db == ctx.db() && from == to {
         return Err(SAME_KEY);
     }
-    let copied = match ctx.read_entry(ctx.db(), from) {
+    let source = ctx.read_entry(ctx.db(), from);
+    ctx.count_peek(from, source.is_some());
+    let copied = match source {
         Some(entry) if replace || !ctx.exists_in(db, to) => {
-            ctx.put_entry(db, to, &entry);
+            ctx.put_in_place(db, to, &entry);
             ctx.notify_in(db, Event::Generic, "copy_to", to);
             true
         }
@@ -139,7 +141,7 @@ pub(crate) fn move_(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
     }
     let moved = ctx.exists_in(ctx.db(), key) && !ctx.exists_in(db, key);
     if moved && let Some(entry) = ctx.take(key) {
-        ctx.put_entry(db, key, &entry);
+        ctx.put_in_place(db, key, &entry);
         ctx.notify(Event::Generic, "move_from", key);
         ctx.notify_in(db, Event::Generic, "move_to", key);
     }

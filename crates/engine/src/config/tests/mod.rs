@@ -139,8 +139,8 @@ fn values_set_and_printed() {
         ("shutdown-on-sigint", "default now", "now"),
         ("notify-keyspace-events", "AKE", "AKE"),
         ("notify-keyspace-events", "g$lshzxetKEnm", "g$lshzxetnKEm"),
-        ("notify-keyspace-events", "KEmdnA", "AKEm"),
-        ("notify-keyspace-events", "g$lzhsxetdnmKE", "AKEm"),
+        ("notify-keyspace-events", "KEmdnA", "AnKEm"),
+        ("notify-keyspace-events", "g$lzhsxetdnmKE", "AnKEm"),
         ("latency-tracking-info-percentiles", "50.5000 99.12345678 100 0 1e1", "50.5 99.123457 100 0 10"),
         ("latency-tracking-info-percentiles", "", ""),
         (
