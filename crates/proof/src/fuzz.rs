@@ -22,8 +22,8 @@ const GROWTH_BYTES_MAX: u64 = 256 << 20;
 /// Resident memory at any check. Values are small; only a leak or a believed length gets here.
 const RESIDENT_BYTES_MAX: u64 = 2 << 30;
 
-/// Commands that end the connection, silence it, are answered not once but often or never, change what PING answers, hold the server as they should, or
-/// grow a value as far as they are told.
+/// Commands that end the connection, silence it, are answered not once but often or never, or hold the server as they
+/// should.
 static NOT_SENT: &[&str] = &[
     "SHUTDOWN",
     "QUIT",
@@ -37,31 +37,11 @@ static NOT_SENT: &[&str] = &[
     "FAILOVER",
     "REPLICAOF",
     "SLAVEOF",
-    "BLPOP",
-    "BRPOP",
-    "BLMOVE",
-    "BRPOPLPUSH",
-    "BLMPOP",
-    "BZPOPMIN",
-    "BZPOPMAX",
-    "BZMPOP",
-    "XREAD",
     "UNSUBSCRIBE",
     "PUNSUBSCRIBE",
     "SUNSUBSCRIBE",
     "REPLCONF",
-    "MULTI",
     "MIGRATE",
-    "EVAL",
-    "FCALL",
-    "SETBIT",
-    "BITFIELD",
-    "XREADGROUP",
-    "WAIT",
-    "WAITAOF",
-    "AUTH",
-    "RESET",
-    "HELLO",
 ];
 /// Subcommands likewise.
 static NOT_SENT_SUB: &[(&str, &str)] = &[
@@ -74,6 +54,45 @@ static NOT_SENT_SUB: &[(&str, &str)] = &[
     ("CONFIG", "SET"),
     ("CONFIG", "REWRITE"),
     ("CLUSTER", "RESET"),
+    ("SCRIPT", "DEBUG"),
+];
+/// Commands that wait, and where they say for how long: counted from the name, or from the end.
+static WAITING: &[(&str, isize)] = &[
+    ("BLPOP", -1),
+    ("BRPOP", -1),
+    ("BLMOVE", -1),
+    ("BRPOPLPUSH", -1),
+    ("BZPOPMIN", -1),
+    ("BZPOPMAX", -1),
+    ("BLMPOP", 1),
+    ("BZMPOP", 1),
+    ("WAIT", -1),
+    ("WAITAOF", -1),
+];
+/// Those that wait if an option says so, for the milliseconds after it.
+static WAITING_BY_OPTION: &[&str] = &["XREAD", "XREADGROUP"];
+/// Commands that grow a value as far as they are told.
+static GROWING: &[&str] = &["SETBIT", "BITFIELD"];
+/// The farthest bit that those are told.
+const BIT_MAX: u64 = 1 << 20;
+/// Scripts: of commands, of values that have no end in sight, of what fails.
+static SCRIPTS: &[&str] = &[
+    "return redis.call(unpack(ARGV))",
+    "return redis.pcall(unpack(ARGV))",
+    "redis.setresp(3); return redis.pcall(ARGV[1], KEYS[1], unpack(ARGV, 2))",
+    "return {KEYS, ARGV, #KEYS, #ARGV, {1, {2, {3.7, false, true}}}, {err = ARGV[1]}}",
+    "return redis.call('SET', KEYS[1], ARGV[1], 'GET')",
+    "return cjson.encode(cjson.decode(ARGV[1] or '[1,{\"a\":null}]'))",
+    "return {cmsgpack.unpack(ARGV[1] or cmsgpack.pack({1, 'a', 2.5}))}",
+    "return struct.unpack(ARGV[1] or '>I2', ARGV[2] or 'abcd')",
+    "return string.format(ARGV[1] or '%s', ARGV[2])",
+    "return string.rep(ARGV[1] or 'a', 100):find(ARGV[2] or 'b*$')",
+    "return bit.lshift(tonumber(ARGV[1]) or 3, tonumber(ARGV[2]) or 70)",
+    "redis.log(redis.LOG_DEBUG, ARGV[1]); return redis.sha1hex(ARGV[1] or '')",
+    "error(ARGV[1])",
+    "return",
+    "x = 1",
+    "return redis.status_reply(ARGV[1] or 'fine')",
 ];
 /// Commands with subcommands; one of `SUBCOMMANDS` comes first among their arguments.
 static CONTAINERS: &[&str] =
@@ -190,6 +209,8 @@ impl Fuzzer {
                 self.link.reply()?;
                 tally.passed += 1;
             }
+            // A transaction may be open still.
+            self.link.call(&["DISCARD"])?;
             match self.link.call(&["PING"])? {
                 Value::Simple(pong) if pong == b"PONG" => {}
                 other => return Err(io::Error::other(format!("PING is answered with {}", other.notation()))),
@@ -219,12 +240,13 @@ impl Fuzzer {
 
     fn command(&mut self) -> Args {
         loop {
-            let mut args = match self.rng.usize(..3) {
-                0 => {
+            let mut args = match self.rng.usize(..7) {
+                0 => self.script(),
+                1 | 2 => {
                     let family = self.rng.usize(..self.generators.len());
                     self.generators[family].command()
                 }
-                1 => {
+                3 | 4 => {
                     let family = self.rng.usize(..self.generators.len());
                     let mut args = self.generators[family].command();
                     for _ in 0..self.rng.usize(1..4) {
@@ -257,12 +279,62 @@ impl Fuzzer {
         }
     }
 
+    /// A script of the list, or none, that runs another random command, or some other one.
+    fn script(&mut self) -> Args {
+        let family = self.rng.usize(..self.generators.len());
+        let mut inner = self.generators[family].command();
+        if !self.is_sent(&mut inner) {
+            inner = vec![b"PING".to_vec()];
+        }
+        let source = match self.rng.usize(..8) {
+            0 => self.garbage(),
+            1 | 2 => SCRIPTS[0].into(),
+            _ => SCRIPTS[self.rng.usize(..SCRIPTS.len())].into(),
+        };
+        let name = if self.rng.usize(..8) == 0 { "EVAL_RO" } else { "EVAL" };
+        let keys: Args = inner.iter().skip(1).take(self.rng.usize(..3)).cloned().collect();
+        let head = vec![name.into(), source, keys.len().to_string().into_bytes()];
+        [head, keys, inner].concat()
+    }
+
+    /// Lets a command wait for a moment only, and grow a value to a bound.
+    fn bound(&mut self, name: &[u8], args: &mut Args) {
+        let brief = if name.starts_with(b"WAIT") { "1" } else { "0.001" };
+        let is = |other: &str| other.as_bytes() == name;
+        if let Some((_, at)) = WAITING.iter().find(|(name, _)| is(name)) {
+            let at = if *at < 0 { args.len() - 1 } else { *at as usize };
+            // What is no number is refused, and may stay.
+            let is_number =
+                |arg: &Vec<u8>| std::str::from_utf8(arg).is_ok_and(|text| text.trim().parse::<f64>().is_ok());
+            if at > 0 && args.get(at).is_some_and(is_number) {
+                args[at] = brief.into();
+            }
+        }
+        if WAITING_BY_OPTION.iter().any(|name| is(name)) {
+            for at in 1..args.len() {
+                if args[at - 1].eq_ignore_ascii_case(b"BLOCK") {
+                    args[at] = b"1".to_vec();
+                }
+            }
+        }
+        if GROWING.iter().any(|name| is(name)) {
+            for arg in &mut args[1..] {
+                let text = String::from_utf8_lossy(arg).into_owned();
+                let (mark, digits) = text.strip_prefix('#').map_or(("", &*text), |digits| ("#", digits));
+                if digits.parse::<u64>().is_ok_and(|bit| bit > BIT_MAX) {
+                    *arg = format!("{mark}{}", self.rng.u64(..BIT_MAX)).into_bytes();
+                }
+            }
+        }
+    }
+
     fn is_sent(&mut self, args: &mut Args) -> bool {
         let upper = |index: usize| args.get(index).map(|arg| arg.to_ascii_uppercase()).unwrap_or_default();
         let (name, sub) = (upper(0), upper(1));
         if COUNTS_SMALL.iter().any(|small| small.as_bytes() == name) && args.len() > 2 {
             args[2] = self.rng.i32(-100..100).to_string().into_bytes();
         }
+        self.bound(&name, args);
         !NOT_SENT.iter().any(|not| not.as_bytes() == name)
             && !NOT_SENT_SUB.iter().any(|(not, not_sub)| not.as_bytes() == name && not_sub.as_bytes() == sub)
     }
