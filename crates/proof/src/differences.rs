@@ -17,16 +17,19 @@ struct Difference {
 }
 
 const NOT_INTEGER: &str = "-ERR value is not an integer or out of range";
+const WRONG_ARITY_IN_SCRIPT: &str = "-ERR Wrong number of args calling Redis command from script";
 const SYNTAX: &str = "-ERR syntax error";
 const WRONG_TYPE: &str = "-WRONGTYPE*";
 
 /// Every known difference of replies.
 static REPLIES: &[Difference] = &[
+    Difference { command: "ZRANK ", oracle: WRONG_ARITY_IN_SCRIPT, halcyon: SYNTAX },
     Difference {
         command: "ZRANK ",
         oracle: "-ERR wrong number of arguments for 'zrank' command",
         halcyon: "-ERR syntax error",
     },
+    Difference { command: "ZREVRANK ", oracle: WRONG_ARITY_IN_SCRIPT, halcyon: SYNTAX },
     Difference {
         command: "ZREVRANK ",
         oracle: "-ERR wrong number of arguments for 'zrevrank' command",
@@ -93,8 +96,18 @@ pub fn is_known(args: &[Vec<u8>], oracle: &Value, halcyon: &Value) -> bool {
     let command = words::join(args).to_ascii_uppercase();
     let (oracle, halcyon) = (oracle.notation(), halcyon.notation());
     REPLIES.iter().any(|row| {
-        command.starts_with(row.command) && matches(row.oracle, &oracle) && matches(row.halcyon, &halcyon)
+        command.starts_with(row.command)
+            && matches(row.oracle, without_place(&oracle))
+            && matches(row.halcyon, without_place(&halcyon))
     })
+}
+
+/// An error without the place in the script that it left.
+fn without_place(notation: &str) -> &str {
+    match notation.split_once(" script: ") {
+        Some((error, place)) if place.ends_with("on @user_script:1.") => error,
+        _ => notation,
+    }
 }
 
 fn matches(pattern: &str, text: &str) -> bool {

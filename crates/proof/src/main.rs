@@ -5,6 +5,7 @@ mod differences;
 mod differential;
 mod dump;
 mod duo;
+mod events;
 mod fuzz;
 mod fuzz_lua;
 mod fuzz_restore;

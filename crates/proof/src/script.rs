@@ -4,6 +4,7 @@
 //! # comment
 //! @setups default small cluster  where the file runs (first lines; `default small` when not given)
 //! @plain-only                    not sent inside transactions and scripts, as the other files are, too
+//! @own-events                    keyspace events are not compared: the file listens to them itself, or keeps them back
 //! @section name                  what follows starts with empty databases and a new connection
 //! @resp 3                        the rest of the section speaks RESP3 (2: RESP2)
 //! @connect                       a new connection to each side
@@ -46,6 +47,8 @@ pub struct Script {
     pub setups: Vec<String>,
     /// Its commands mean something else inside a transaction or a script.
     pub plain_only: bool,
+    /// Keyspace events are not compared while it runs.
+    pub own_events: bool,
     pub steps: Vec<Step>,
 }
 
@@ -104,6 +107,7 @@ fn read(path: &Path) -> io::Result<Script> {
         path: path.to_path_buf(),
         setups: vec!["default".into(), "small".into()],
         plain_only: false,
+        own_events: false,
         steps: Vec::new(),
     };
     let mut check = Check::Own;
@@ -138,6 +142,10 @@ fn parse_line(script: &mut Script, check: &mut Check, line: usize, text: &[u8]) 
         }
         b"plain-only" => {
             script.plain_only = true;
+            return Ok(());
+        }
+        b"own-events" => {
+            script.own_events = true;
             return Ok(());
         }
         b"section" => Action::Section(rest_text),

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use crate::dump;
 use crate::duo::{Args, Disagreement, Duo};
+use crate::events::Events;
 use crate::link::Wrap;
 use crate::rules;
 use crate::script::{Action, Check, Script, Step};
-use crate::server::Pair;
+use crate::server::{DEFAULT, Pair};
 use crate::tally::Tally;
 use resp::Value;
 
@@ -21,7 +22,9 @@ use crate::words;
 pub fn run(pair: &Pair, script: &Script, protocol: u8, wrap: Wrap, tally: &mut Tally) -> io::Result<()> {
     let duo = fresh(pair, protocol, wrap)?;
     let (section_protocol, others, at) = (protocol, BTreeMap::new(), 0);
-    let mut runner = Runner { pair, protocol, section_protocol, wrap, duo, others, at, tally };
+    let compares_events = pair.setup.name == DEFAULT.name && !script.own_events;
+    let events = compares_events.then(|| Events::open(pair)).transpose()?;
+    let mut runner = Runner { pair, protocol, section_protocol, wrap, duo, others, at, events, tally };
     let mut steps = script.steps.iter().peekable();
     while let Some(step) = steps.next() {
         if let Err(error) = runner.step(step) {
@@ -42,8 +45,11 @@ pub fn run(pair: &Pair, script: &Script, protocol: u8, wrap: Wrap, tally: &mut T
         if let Some(found) = runner.tally.pending.take() {
             runner.report(script, step, found);
         }
+        if let Some(found) = runner.compare_events(step)? {
+            runner.report(script, step, found);
+        }
     }
-    Ok(())
+    runner.events.map_or(Ok(()), Events::close)
 }
 
 /// Long enough for a server on this machine to have done what it was sent.
@@ -60,6 +66,8 @@ struct Runner<'a> {
     duo: Duo,
     others: BTreeMap<u64, Duo>,
     at: u64,
+    /// The keyspace events, unless the script has its own way with them.
+    events: Option<Events>,
     tally: &'a mut Tally,
 }
 
@@ -150,7 +158,8 @@ impl Runner<'_> {
                 let reply = self.duo.halcyon.run(args)?;
                 let expected = if self.section_protocol == 3 { resp3 } else { resp2 };
                 let found = expected.as_ref().and_then(|expected| {
-                    (rules::sorted(expected, 0) != rules::sorted(&reply, 0))
+                    let agrees = self.agrees_in_script(expected, &reply);
+                    (!agrees && rules::sorted(expected, 0) != rules::sorted(&reply, 0))
                         .then(|| disagreement(args, expected.notation(), &reply))
                 });
                 self.tally.count(found);
@@ -160,6 +169,30 @@ impl Runner<'_> {
         let found = self.duo.compare(args, rule)?;
         self.tally.count(found);
         Ok(())
+    }
+
+    /// Whether a reply is what a script makes of the expected one: errors read otherwise, and a null ends a table.
+    fn agrees_in_script(&self, expected: &Value, reply: &Value) -> bool {
+        let is_null = |word: &str| ["_", "$-1", "*-1"].contains(&word);
+        matches!(self.wrap, Wrap::Script(_))
+            && expected.is_error() == reply.is_error()
+            && (expected.is_error() || expected.notation().split_whitespace().any(is_null))
+    }
+
+    /// What a step has set off. What only one side was asked is let pass.
+    fn compare_events(&mut self, step: &Step) -> io::Result<Option<Disagreement>> {
+        let Some(events) = &mut self.events else { return Ok(None) };
+        let is_one_sided = matches!(
+            &step.action,
+            Action::Run { check: Check::SkipOracle | Check::Expect { .. }, .. }
+                | Action::Section(_)
+                | Action::SleepMs(_)
+        );
+        if is_one_sided {
+            events.skip()?;
+            return Ok(None);
+        }
+        events.compare(&about(step))
     }
 
     fn raw(&mut self, bytes: &[u8]) -> io::Result<()> {

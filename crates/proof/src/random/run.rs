@@ -6,8 +6,10 @@ use super::grammar::Generator;
 use super::templates::Family;
 use crate::dump;
 use crate::duo::{Args, Disagreement, Duo};
+use crate::events::Events;
 use crate::rules::{self, Rule};
-use crate::server::Pair;
+use crate::server::{DEFAULT, Pair};
+use crate::words;
 
 /// One random run, repeatable from these values.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +46,7 @@ pub fn check_sequence(pair: &Pair, commands: &[Args], protocol: u8) -> io::Resul
     let mut duo = Duo::open(pair, protocol)?;
     let mut dumper = Duo::open(pair, protocol)?;
     dump::clear(&mut duo)?;
+    let mut events = (pair.setup.name == DEFAULT.name).then(|| Events::open(pair)).transpose()?;
     let mut outcome = Outcome { compared: 0, failure: None };
     let mut at = 0;
     let mut next_dump = DUMP_EVERY;
@@ -57,12 +60,19 @@ pub fn check_sequence(pair: &Pair, commands: &[Args], protocol: u8) -> io::Resul
         } else {
             duo.compare_pipelined(&commands[at..at + batch])?
         };
+        let ran = batch.max(1);
+        let found = match (found, &mut events) {
+            (None, Some(events)) => {
+                compare_events(events, &commands[at..at + ran])?.map(|found| (ran - 1, found))
+            }
+            (found, _) => found,
+        };
         if let Some((offset, disagreement)) = found {
             outcome.failure = Some((at + offset, disagreement));
             return Ok(outcome);
         }
-        at += batch.max(1);
-        outcome.compared += batch.max(1);
+        at += ran;
+        outcome.compared += ran;
         if at >= next_dump || at == commands.len() {
             next_dump = at + DUMP_EVERY;
             let (keys, found) = dump::compare(&mut dumper, pair.setup.cluster)?;
@@ -71,16 +81,29 @@ pub fn check_sequence(pair: &Pair, commands: &[Args], protocol: u8) -> io::Resul
                 outcome.failure = Some((at - 1, disagreement));
                 return Ok(outcome);
             }
+            if let Some(events) = &mut events {
+                events.skip()?;
+            }
         }
     }
+    events.map_or(Ok(()), Events::close)?;
     Ok(outcome)
+}
+
+/// What the commands of a pipeline have set off.
+fn compare_events(events: &mut Events, commands: &[Args]) -> io::Result<Option<Disagreement>> {
+    let about: Vec<String> = commands.iter().map(|args| words::join(args)).collect();
+    match events.compare(&about.join("; ")) {
+        Err(error) => Err(io::Error::other(format!("events: {error}"))),
+        compared => compared,
+    }
 }
 
 fn compare_one(duo: &mut Duo, args: &Args) -> Option<Disagreement> {
     match duo.compare(args, rules::rule_of(args)) {
         Ok(found) => found,
         Err(error) => Some(Disagreement {
-            about: crate::words::join(args),
+            about: words::join(args),
             oracle: "(an answer)".into(),
             halcyon: format!("(connection: {error})"),
         }),
