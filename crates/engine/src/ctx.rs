@@ -543,6 +543,11 @@ impl Ctx<'_> {
     fn run_inline(&mut self, info: &CommandInfo, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
         (info.spec.run)(self, args, reply)?;
         match self.worker.deferred.take() {
+            // A script that may still be given up is run again where a job may take its time.
+            Some(_) if self.worker.gives_up_jobs => {
+                self.worker.job_given_up = true;
+                Ok(())
+            }
             Some(deferred) => lane::run_inline(self, deferred.job, reply),
             None => Ok(()),
         }

@@ -10,6 +10,7 @@ use resp::Args;
 
 use crate::clients::{Client, Peer};
 use crate::config::text::quoted;
+use crate::ctx::Ctx;
 use crate::letter::Letter;
 use crate::server::Server;
 use crate::session::Session;
@@ -65,6 +66,18 @@ pub(crate) fn show_always(server: &Server, now: Now, session: &Session, info: &C
     let line: Arc<[u8]> = line(now, session, info, args).into();
     for monitor in server.monitors.clients.lock().iter() {
         server.post(monitor, |token, client_id| Letter::Push { token, client_id, bytes: line.clone() });
+    }
+}
+
+impl Ctx<'_> {
+    /// Shows a script's call, which its row keeps from being shown after what it runs.
+    pub(crate) fn show_script(&mut self, args: Args<'_>) {
+        let server = self.server();
+        if server.monitors.any()
+            && let Some(info) = server.registry.find(&args[0])
+        {
+            show_always(server, self.now(), self.session_ref(), info, args);
+        }
     }
 }
 

@@ -30,6 +30,10 @@ pub struct Worker {
     pub blocked: Option<Arc<Waiter>>,
     /// The command of a waiting client, run again, found nothing again.
     pub(crate) blocked_again: bool,
+    /// The script that runs may be given up: a command's job for the long lane is a reason to.
+    pub(crate) gives_up_jobs: bool,
+    /// That happened.
+    pub(crate) job_given_up: bool,
     /// The command could not run: a stripe that it needs is held for long.
     pub held_up: bool,
     /// What the running commands have set off.
@@ -58,6 +62,8 @@ impl Worker {
             deferred: None,
             blocked: None,
             blocked_again: false,
+            gives_up_jobs: false,
+            job_given_up: false,
             held_up: false,
             effects: Effects::default(),
             subscribers: Subscribers::default(),

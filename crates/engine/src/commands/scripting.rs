@@ -32,6 +32,7 @@ fn evaluate(
     let keys = key_count(args, Fault::NOT_INTEGER)?;
     let script = find(ctx)?;
     ctx.server().scripting.scripts.touch(&script);
+    ctx.show_script(args);
     run(ctx, Program::Script(script), Inputs { args, keys, is_read_only }, reply)
 }
 
