@@ -6,5 +6,4 @@ pub mod float80;
 pub mod glob;
 pub mod limits;
 pub mod num;
-pub mod sha1;
 pub mod slot;

@@ -242,6 +242,28 @@ impl Harness {
     }
 }
 
+/// Runs a script with several connections. Each line is `connection> command => reply`, or `connection< what it was sent
+/// since`, or `wait ms`. Nobody may be left waiting at its end.
+pub fn play(script: &str) {
+    let mut harness = Harness::new();
+    for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        if let Some(ms) = line.strip_prefix("wait ") {
+            harness.advance_ms(ms.parse().expect("milliseconds"));
+            harness.end_waits();
+        } else if let Some((number, rest)) = line.split_once("> ") {
+            let (command, expected) = rest.split_once(" => ").unwrap_or((rest, ""));
+            let reply = harness.on(number.parse().expect("a connection")).run(command);
+            assert_eq!(reply, expected, "{line}");
+        } else if let Some((number, expected)) = line.split_once('<') {
+            let received = harness.on(number.parse().expect("a connection")).received();
+            assert_eq!(received, expected.trim(), "{line}");
+        } else {
+            panic!("what is {line}?");
+        }
+    }
+    assert_eq!(harness.server.waiters.key_count(), 0, "nobody is left waiting");
+}
+
 fn connect(server: &Server, clock: &ManualClock, number: usize) -> Session {
     let local = std::net::SocketAddr::from(([127, 0, 0, 1], 6379));
     let client = server.clients.open(Peer::Tcp { peer: local, local }, 0, clock.now().unix_ms);

@@ -4,7 +4,7 @@
 //! *mix* it in is to xor it in and then replace the signature by its own SHA-1: the order does.
 
 use base::num::write_f64;
-use base::sha1;
+use sha1::{Digest as _, Sha1};
 use store::{Hash, List, OwnedEntry, OwnedValue, Set, Stream, Value, View, ZSet};
 
 use crate::args::Args;
@@ -18,21 +18,25 @@ use crate::reply::Reply;
 const STEP_KEYS: usize = 1024;
 
 #[derive(Clone, Copy, Default)]
-struct Digest([u8; sha1::DIGEST_BYTES]);
+struct Signature([u8; 20]);
 
-impl Digest {
+impl Signature {
+    fn hex(self) -> String {
+        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
     fn xor(&mut self, bytes: &[u8]) {
-        self.0.iter_mut().zip(sha1::digest(bytes)).for_each(|(byte, other)| *byte ^= other);
+        self.0.iter_mut().zip(Sha1::digest(bytes)).for_each(|(byte, other)| *byte ^= other);
     }
 
     fn mix(&mut self, bytes: &[u8]) {
         self.xor(bytes);
-        self.0 = sha1::digest(&self.0);
+        self.0 = Sha1::digest(self.0).into();
     }
 
     /// Of an element with two parts, whose order matters.
-    fn of_pair(first: &[u8], second: &[u8]) -> Digest {
-        let mut digest = Digest::default();
+    fn of_pair(first: &[u8], second: &[u8]) -> Signature {
+        let mut digest = Signature::default();
         digest.mix(first);
         digest.mix(second);
         digest
@@ -82,14 +86,14 @@ impl Digest {
         while let Some((member, score)) = members.next() {
             text.clear();
             write_f64(&mut text, score);
-            self.xor(&Digest::of_pair(member, &text).0);
+            self.xor(&Signature::of_pair(member, &text).0);
         }
     }
 
     fn xor_hash(&mut self, hash: &Hash) {
         let mut fields = hash.iter();
         while let Some((field, value, end_ms)) = fields.next_with_end() {
-            let mut of_field = Digest::of_pair(field, value);
+            let mut of_field = Signature::of_pair(field, value);
             if end_ms.is_some() {
                 of_field.xor(b"!!hexpire!!");
             }
@@ -113,17 +117,17 @@ impl Digest {
 pub(super) fn all(ctx: &mut Ctx<'_>, _: Args<'_>, _: &mut Reply<'_>) -> CmdResult {
     let now_ms = ctx.now_ms();
     ctx.defer(move |lane| {
-        let mut digest = Digest::default();
+        let mut digest = Signature::default();
         for db in 0..lane.server().keyspace.databases() {
             mix_database(&mut digest, lane, db, now_ms);
         }
-        lane.reply().simple(&sha1::hex(&digest.0));
+        lane.reply().simple(&digest.hex());
         Ok(())
     });
     Ok(())
 }
 
-fn mix_database(digest: &mut Digest, lane: &Lane<'_>, db: usize, now_ms: i64) {
+fn mix_database(digest: &mut Signature, lane: &Lane<'_>, db: usize, now_ms: i64) {
     let (mut cursor, mut is_empty) = (0, true);
     loop {
         let mut found: Vec<(Vec<u8>, OwnedEntry)> = Vec::new();
@@ -136,7 +140,7 @@ fn mix_database(digest: &mut Digest, lane: &Lane<'_>, db: usize, now_ms: i64) {
             is_empty = false;
         }
         for (key, entry) in &found {
-            let mut of_key = Digest::default();
+            let mut of_key = Signature::default();
             of_key.mix(key);
             of_key.mix_entry(entry);
             digest.xor(&of_key.0);
@@ -166,8 +170,8 @@ pub(super) fn of_keys(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) 
 fn answer(entries: &[Option<OwnedEntry>], reply: &mut Reply<'_>) {
     reply.array(entries.len());
     for entry in entries {
-        let mut digest = Digest::default();
+        let mut digest = Signature::default();
         entry.iter().for_each(|entry| digest.mix_entry(entry));
-        reply.simple(&sha1::hex(&digest.0));
+        reply.simple(&digest.hex());
     }
 }
