@@ -24,6 +24,7 @@ def measure(run):
 
 
 def once(server, subscribers, pipeline, count):
+    count -= count % pipeline
     selector = selectors.DefaultSelector()
     listeners = [server.connect() for _ in range(subscribers)]
     message_bytes = len(encode(b"message", b"channel", MESSAGE))
