@@ -28,7 +28,7 @@ bench: ## Measure side by side with every peer found (PEERS="name=path,...", BEN
 	@cargo build --release -p halcyon
 	@HALCYON_PEERS="$(or $(PEERS),$(HALCYON_PEERS))" python3 bench/run.py $(BENCH)
 
-miri: ## Run the store's unit tests, the unsafe code's, under Miri (installs it into a nightly toolchain)
+miri: ## Run the unit tests of the store's and the journal's unsafe code under Miri (installs it into a nightly toolchain)
 	@scripts/miri
 
 fuzz: ## Feed the decoder 10 million random inputs (FUZZ_INPUTS=N: another number)

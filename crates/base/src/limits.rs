@@ -170,3 +170,35 @@ pub const EVICTION_POOL_KEYS: usize = 16;
 pub const CLIENTS_BYTES_MIN: u64 = 128 * 1024;
 
 const _: () = assert!(10 * EVICTION_STEP_US <= TURN_US, "a slice of eviction fits in a connection's turn");
+
+/// Size of a segment of the log in memory.
+pub const LOG_SEGMENT_BYTES: usize = 256 * KIB;
+
+/// Unused segments that the log keeps for its next records.
+pub const LOG_SEGMENTS_SPARE_MAX: usize = 16;
+
+/// Records up to this size are copied under the log's lock; larger ones become pieces of their own.
+pub const LOG_COPIED_BYTES_MAX: usize = 16 * KIB;
+
+/// What the writer of the append-only file reads from the log, checks and writes at a time, unless one record is larger.
+pub const JOURNAL_BATCH_BYTES: usize = 1024 * KIB;
+
+/// What is read at a time from an append-only file.
+pub const JOURNAL_READ_BYTES: usize = 1024 * KIB;
+
+/// Bytes of an append-only file between two places at which reading it by offset can start.
+pub const JOURNAL_MARK_BYTES: u64 = 1024 * 1024;
+
+/// Time between two attempts to write after the disk failed, in microseconds.
+pub const JOURNAL_RETRY_US: u64 = 100_000;
+
+/// Longest line of a manifest that is read, as Redis has it.
+pub const MANIFEST_LINE_BYTES_MAX: usize = 1024;
+
+/// Longest line of an append-only file that is no command.
+pub const ANNOTATION_BYTES_MAX: usize = 1024;
+
+const _: () = {
+    assert!(LOG_COPIED_BYTES_MAX <= LOG_SEGMENT_BYTES / 4, "what a segment leaves unused is little of it");
+    assert!(ANNOTATION_BYTES_MAX < JOURNAL_READ_BYTES);
+};
