@@ -62,7 +62,7 @@ def main():
     names = [figure.NAME for figure in figures.ALL]
     parser.add_argument("--only", action="append", choices=names, metavar="NAME", help="only this figure (may be repeated)")
     parser.add_argument("--quick", action="store_true", help="less of everything: about five minutes instead of twenty-five")
-    parser.add_argument("--elements", type=int, metavar="N", help="elements of each value of the figure stall")
+    parser.add_argument("--elements", type=int, metavar="N", help="elements of each value of the figure stall, keys of keys_stall")
     parser.add_argument("--list", action="store_true", help="list the figures, how each is measured, and end")
     parser.add_argument("--save", action="store_true", help=f"write the table to {RESULTS_PATH.relative_to(REPOSITORY)}")
     options = parser.parse_args()

@@ -11,28 +11,14 @@ itself adds.
 DEL, UNLINK and EXPIRE get a set, a hash, a sorted set and a list of their own: copies share what they hold in some servers.
 """
 
-import contextlib
-import gc
-import multiprocessing
-import os
-import time
-
 from generator import Ended, encode, load_keys
+from probe import PROBE_CPUS, PROBE_WORKERS, probing, waits_ms
 from servers import running
 
 NAME = "stall"
-CPUS = "0,1"
-WORKERS = 2
-PROBE_CONNECTIONS = 4
-PROBE_KEYS = 1_000
-# Before everything else that shares the CPUs: a wait for the scheduler is not the server's.
-PROBE_NICENESS = -15
-RECEIVE_BYTES = 4_096
-WATCH_S = 1.0
-# What goes on after the reply (freeing, for example) still counts.
-AFTER_REPLY_S = 0.3
 AFTER_EXPIRY_S = 1.5
-SHARES = (0.5, 0.99, 0.999)
+# One command over 10,000,000 elements takes some servers minutes.
+HEAVY_TIMEOUT_S = 600
 CHUNK_ELEMENTS = 1_000
 TYPES = ("set", "hash", "zset", "list", "stream")
 
@@ -43,19 +29,20 @@ def measure(run):
     for number in range(run.pick(3, 1)):
         for program in run.programs:
             run.progress(f"{program.name}, round {number + 1}")
-            threads = WORKERS if program.is_halcyon else 1
-            with running([program], threads=threads, cpus=CPUS) as [server], probing(server) as probe:
+            threads = PROBE_WORKERS if program.is_halcyon else 1
+            with running([program], threads=threads, cpus=PROBE_CPUS) as [server], probing(server) as probe:
                 watch_all(run, server, probe, loads, elements)
 
 
 def watch_all(run, server, probe, loads, elements):
     """Runs every heavy command once."""
-    with server.connect() as connection:
+    with server.connect(timeout_s=HEAVY_TIMEOUT_S) as connection:
         heavy = Ended(connection)
 
-        def watch(title, *commands, after_s=AFTER_REPLY_S):
+        def watch(title, *commands, **options):
             rows = [run.table.row(f"Waits while: {title}", "ms", 2)]
-            run.attempt(rows, server.name, lambda: [waits_ms(heavy, probe, commands, after_s)])
+            work = lambda: [heavy.call(*words) for words in commands]
+            run.attempt(rows, server.name, lambda: [waits_ms(probe, work, **options)])
 
         def load(*kinds, name="own"):
             for kind in kinds:
@@ -113,74 +100,3 @@ def load_requests(kind, elements):
                 words.append("odd" if kind == "list" and number % 2 else member)
         requests.append(encode(*words))
     return requests
-
-
-def waits_ms(heavy, probe, commands, after_s):
-    """Waits of the probe while `commands` run one after the other: the shares, and the longest."""
-    probe.send("begin")
-    started_s = time.monotonic()
-    for words in commands:
-        heavy.call(*words)
-    time.sleep(max(after_s, WATCH_S - (time.monotonic() - started_s)))
-    probe.send("end")
-    waits_us = probe.recv()
-    if isinstance(waits_us, str):
-        raise RuntimeError(waits_us)
-    waits_us.sort()
-    return tuple(waits_us[int(len(waits_us) * share)] / 1e3 for share in SHARES) + (waits_us[-1] / 1e3,)
-
-
-@contextlib.contextmanager
-def probing(server):
-    """Runs the client whose waits are measured in a process of its own; yields the pipe to it."""
-    ours, theirs = multiprocessing.Pipe()
-    process = multiprocessing.get_context("fork").Process(target=probe_until_closed, args=(server, theirs, ours), daemon=True)
-    process.start()
-    theirs.close()
-    try:
-        yield ours
-    finally:
-        ours.close()
-        process.join(timeout=10)
-        if process.is_alive():
-            process.terminate()
-
-
-def probe_until_closed(server, pipe, other_end):
-    """Between "begin" and "end" sends SET and GET by turns; answers "end" with the waits in microseconds, or an error."""
-    other_end.close()
-    with contextlib.suppress(PermissionError):
-        os.setpriority(os.PRIO_PROCESS, 0, PROBE_NICENESS)
-    gc.disable()
-    connections = [server.connect() for _ in range(PROBE_CONNECTIONS)]
-    with contextlib.suppress(EOFError):
-        while pipe.recv() == "begin":
-            try:
-                answer = probe_until_told(connections, pipe)
-            except (OSError, RuntimeError) as error:
-                answer = f"the other client: {error}"
-                pipe.recv()
-            else:
-                pipe.recv()
-            pipe.send(answer)
-
-
-def probe_until_told(connections, pipe):
-    value = b"x" * 100
-    requests = []
-    for number in range(PROBE_KEYS):
-        connection = connections[number % len(connections)]
-        requests += [(connection, encode("SET", f"probe:{number}", value)), (connection, encode("GET", f"probe:{number}"))]
-    waits_us = []
-    clock = time.perf_counter
-    while True:
-        for connection, request in requests:
-            started_s = clock()
-            connection.sendall(request)
-            reply = connection.recv(RECEIVE_BYTES)
-            waits_us.append((clock() - started_s) * 1e6)
-            # A GET finds nothing where all keys have just been flushed.
-            if reply[:1] not in b"+$":
-                raise RuntimeError(f"unexpected reply {reply[:100]!r}")
-            if len(waits_us) % 16 == 0 and pipe.poll():
-                return waits_us
