@@ -2,7 +2,7 @@
 //!
 //! | offset | bytes | what |
 //! |---|---|---|
-//! | 0 | 1 | flags: [`HAS_EXPIRY`], [`OBJECT`], [`WIDE`], [`FORM`] |
+//! | 0 | 1 | flags: [`HAS_EXPIRY`], [`OBJECT`], [`WIDE`], [`FORM`], [`MARK`] |
 //! | 1 | 3 | access clock, 24 bits |
 //! | 4 | 2 | key length (low 16 bits when `WIDE`) |
 //! | 6 | 2 | inline value length (0 when `OBJECT`) |
@@ -41,6 +41,8 @@ const _: () = crosses_threads::<Value>();
 const HAS_EXPIRY: u8 = 1;
 const OBJECT: u8 = 2;
 const WIDE: u8 = 8;
+/// Whether the running snapshot has the entry: see `snapshot`.
+pub(crate) const MARK: u8 = 32;
 /// The bits of a [`Form`].
 const FORM: u8 = Form::Raw as u8 | Form::Text as u8;
 
@@ -312,6 +314,19 @@ impl Entry {
         }
     }
 
+    /// The entry's mark: [`MARK`] or 0.
+    #[inline]
+    pub(crate) fn mark(self) -> u8 {
+        self.flags() & MARK
+    }
+
+    /// Sets the mark.
+    #[inline]
+    pub(crate) fn set_mark(self, mark: u8) {
+        // SAFETY: live entry, exclusive by *entry-owner*; the first byte holds the flags.
+        unsafe { self.0.as_ptr().write(self.flags() & !MARK | mark) }
+    }
+
     /// The type of the value.
     #[inline]
     pub(crate) fn kind(self) -> Kind {
@@ -348,7 +363,7 @@ impl Entry {
         slab::footprint(self.layout().bytes)
     }
 
-    /// A new entry with the key, value and clock of this one and another time to live. The value is
+    /// A new entry with the key, value, clock and mark of this one and another time to live. The value is
     /// moved, not cloned, whatever it is.
     ///
     /// # Safety
@@ -362,7 +377,9 @@ impl Entry {
                 Some(place) => Payload::Object(place.read()),
                 None => Payload::Inline { bytes: self.inline().unwrap_or_default(), form: self.form() },
             };
-            Entry::new(self.key(), payload, expire_at_ms, self.clock())
+            let new = Entry::new(self.key(), payload, expire_at_ms, self.clock());
+            new.set_mark(self.mark());
+            new
         }
     }
 

@@ -34,6 +34,7 @@ impl Keyspace {
                     entry.soonest_end_ms() == Some(at) && position_of(self, entry) == position.0
                 };
                 if let Some(entry) = table::find(database.root(position), position.0, due) {
+                    self.before_change(db, entry);
                     let fields = self.expire_fields_of(
                         (state, index, database),
                         (position, entry),

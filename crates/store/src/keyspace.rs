@@ -28,6 +28,7 @@ use crate::entry::Entry;
 use crate::keyhash::key_hash;
 use crate::locked::{Guards, Locked};
 use crate::reaper::{Bin, Garbage, Reaper};
+use crate::snapshot::Marking;
 use crate::table::{self, HASH_BITS};
 
 const SLOTS: usize = SLOT_COUNT as usize;
@@ -230,6 +231,7 @@ pub struct Keyspace {
     pub(crate) reports_created: AtomicBool,
     /// Threads that hold stripes, or are about to, for longer than a worker may wait.
     long_holders: AtomicUsize,
+    pub(crate) marking: Marking,
 }
 
 impl Keyspace {
@@ -253,6 +255,7 @@ impl Keyspace {
             reports_expired: AtomicBool::new(false),
             reports_created: AtomicBool::new(false),
             long_holders: AtomicUsize::new(0),
+            marking: Marking::default(),
         }
     }
 
@@ -345,6 +348,10 @@ impl Keyspace {
         }
     }
 
+    pub(crate) fn lock_stripe(&self, stripe: usize) -> MutexGuard<'_, StripeState> {
+        self.stripes[stripe].state.lock()
+    }
+
     pub(crate) fn try_lock_stripe(&self, stripe: usize) -> Option<MutexGuard<'_, StripeState>> {
         self.stripes[stripe].state.try_lock()
     }
@@ -377,6 +384,11 @@ impl Keyspace {
     pub(crate) fn database(&self, db: usize) -> (usize, &Database) {
         let index = self.order[db].load(Relaxed) as usize;
         (index, self.databases[index].get_or_init(Database::new))
+    }
+
+    /// The database at an index, as stripes' states count them; it was used before.
+    pub(crate) fn database_at(&self, index: usize) -> &Database {
+        self.databases[index].get().expect("database-built: an index is of a database that was used")
     }
 
     pub(crate) fn birth_ms(&self) -> i64 {
@@ -650,6 +662,11 @@ pub(crate) struct Detached(*mut u8);
 unsafe impl Send for Detached {}
 
 impl Detached {
+    /// The root's word, to look at while this lives.
+    pub(crate) fn word(&self) -> *mut u8 {
+        self.0
+    }
+
     /// Takes a root word's table out. The caller holds the slot's stripe, or the only reference.
     fn from_root(root: &Word) -> Option<Detached> {
         let word = root.swap(std::ptr::null_mut(), Relaxed);

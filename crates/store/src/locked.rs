@@ -309,6 +309,7 @@ impl<'k> Locked<'k> {
         at: Instant,
     ) -> Option<Option<&mut Value>> {
         let entry = self.find(db, position, key, at.now_ms)?;
+        self.space.before_change(db, entry);
         at.mark(entry);
         // SAFETY: the result borrows `self` mutably, and every View of a stripe's entries borrows the
         // one Locked (or scan) that holds the stripe: no other reference to the value exists.
@@ -332,6 +333,7 @@ impl<'k> Locked<'k> {
         if let Some(entry) = old {
             let had = entry.expire_at_ms();
             let wanted = wanted_expiry(expiry, had);
+            self.space.before_change(db, entry);
             if had == wanted && entry.overwrite(bytes, form, wanted) {
                 entry.set_clock(at.stored(Some(entry.clock())));
                 return;
@@ -383,9 +385,11 @@ impl<'k> Locked<'k> {
         debug_assert_eq!(position, self.space.position(key), "key-position: of another keyspace or key");
         let had_end = old.and_then(Entry::soonest_end_ms);
         let new = Entry::new(key, payload, expire_at_ms, clock);
+        new.set_mark(self.space.marking.own());
         let end = new.soonest_end_ms();
         match old {
             Some(old) => {
+                self.space.before_change(db, old);
                 table::replace(database.root(position), position.0, old, new);
                 // SAFETY: replaced, so no table word points to it; `old` is not used again.
                 self.space.discard(unsafe { old.dispose() });
@@ -458,6 +462,7 @@ impl<'k> Locked<'k> {
             self.index_expiry(db, position, Some(at), None);
         }
         self.index_field_ends(db, position, entry.soonest_end_ms(), None);
+        self.space.before_change(db, entry);
         detach_entry(self.space, database, position, entry)
     }
 
@@ -472,6 +477,7 @@ impl<'k> Locked<'k> {
     ) -> bool {
         let Some(entry) = self.find(db, position, key, now_ms) else { return false };
         let had = entry.expire_at_ms();
+        self.space.before_change(db, entry);
         match (had, expire_at_ms) {
             (Some(_), Some(new)) => entry.set_expire_at_ms(new),
             (None, None) => return true,
@@ -548,6 +554,7 @@ impl<'k> Locked<'k> {
             removed += database.keys();
             let bytes = space.share_bytes(database);
             let roots = database.take_tables();
+            let roots = space.keep_tables(index, roots, bytes).unwrap_or_default();
             space.throw_away(Garbage::Database { roots, expiries: self.take_expiries(index), bytes });
         }
         removed
@@ -643,6 +650,7 @@ impl Keyspace {
                         field_ends[index].remove(&(end, position.0));
                         database.count_timed_hash(position, -1);
                     }
+                    self.before_change(db, entry);
                     self.discard(detach_entry(self, database, position, entry));
                     removed += 1;
                 }

@@ -1,0 +1,413 @@
+//! Snapshots: every key as it was at one instant, handed out while others go on writing.
+//!
+//! Each entry has a mark, and the keyspace says what it means: an entry with the keyspace's own mark is in the running
+//! snapshot already, or was made after its start; one with the other mark is not. A start turns the keyspace's mark
+//! around while every stripe is held, and touches no entry. Then walkers visit stripe after stripe, and a writer that is about
+//! to change an entry with the other mark first keeps a copy of it for them, O(1) as any clone. Once every stripe is
+//! walked, all entries have the keyspace's mark (*one-mark*), and the next snapshot may start.
+//!
+//! A flushed database is handed to the walkers as a whole. Databases are called by the numbers they had at the start.
+#![allow(unsafe_code)]
+
+use std::ops::Range;
+use std::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU8, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed,
+    Ordering::Release,
+};
+
+use parking_lot::Mutex;
+
+use crate::blocks::Word;
+use crate::entry::{Entry, MARK, OwnedEntry, OwnedValue};
+use crate::keyspace::{Detached, Keyspace, STRIPE_SLOTS, STRIPES};
+use crate::locked::{Locked, ValueRef, View};
+use crate::reaper::Garbage;
+use crate::table::{self, HASH_BITS};
+use crate::value::Value;
+
+/// Entries that are copied before a stripe is let go (a bucket's more at most): a few microseconds.
+const ENTRIES_PER_LOCK: usize = 32;
+/// Entries of a batch, likewise.
+const BATCH_ENTRIES: usize = 512;
+/// Bytes of a kept object that are counted: its writers copy its nodes one by one, and seldom all.
+const KEPT_OBJECT_BYTES_MAX: usize = 64 * 1024;
+
+/// What the keyspace knows of the running snapshot.
+#[derive(Default)]
+pub(crate) struct Marking {
+    /// The mark of entries that the running snapshot has, or need not have.
+    own: AtomicU8,
+    /// Entries with the other mark may exist.
+    is_running: AtomicBool,
+    kept: Mutex<Vec<Kept>>,
+    kept_bytes: AtomicUsize,
+    flushed: Mutex<Vec<Flushed>>,
+}
+
+/// An entry as it was before the first write since the start.
+struct Kept {
+    index: usize,
+    key: Box<[u8]>,
+    entry: OwnedEntry,
+    clock: u32,
+    bytes: usize,
+}
+
+/// The tables of a database that was flushed.
+struct Flushed {
+    index: usize,
+    roots: Vec<Detached>,
+    bytes: usize,
+}
+
+impl Marking {
+    /// The mark for an entry that is made now.
+    #[inline]
+    pub(crate) fn own(&self) -> u8 {
+        self.own.load(Relaxed)
+    }
+}
+
+impl Keyspace {
+    /// To be called before an entry of a database is changed or removed; its stripe is held.
+    #[inline]
+    pub(crate) fn before_change(&self, db: usize, entry: Entry) {
+        if entry.mark() != self.marking.own() {
+            self.keep(db, entry);
+        }
+    }
+
+    #[cold]
+    fn keep(&self, db: usize, entry: Entry) {
+        let (index, _) = self.database(db);
+        let view = View::new(entry);
+        let object_bytes = match view.value() {
+            ValueRef::Inline(_) => 0,
+            ValueRef::Object(value) => value.memory_bytes().min(KEPT_OBJECT_BYTES_MAX),
+        };
+        let bytes = entry.footprint_bytes() + object_bytes;
+        let kept = Kept { index, key: view.key().into(), entry: view.to_owned(), clock: view.clock(), bytes };
+        entry.set_mark(self.marking.own());
+        self.marking.kept_bytes.fetch_add(bytes, Relaxed);
+        self.marking.kept.lock().push(kept);
+    }
+
+    /// Takes over the tables of a flushed database, if the running snapshot may still want them; else gives them back.
+    pub(crate) fn keep_tables(
+        &self,
+        index: usize,
+        roots: Vec<Detached>,
+        bytes: usize,
+    ) -> Option<Vec<Detached>> {
+        let mut flushed = self.marking.flushed.lock();
+        // Looked at under the lock under which the last walker ends the snapshot.
+        if !self.marking.is_running.load(Relaxed) {
+            return Some(roots);
+        }
+        flushed.push(Flushed { index, roots, bytes });
+        None
+    }
+
+    /// Bytes of entries that were written since the running snapshot's start and wait for its walkers; of big values a
+    /// part.
+    pub fn kept_bytes(&self) -> usize {
+        self.marking.kept_bytes.load(Relaxed)
+    }
+
+    /// Starts a snapshot of this instant, for which the caller holds every stripe. `None` if one is being walked.
+    pub fn begin_snapshot(&self, held: &Locked<'_>) -> Option<Snapshot> {
+        assert!(held.covers_all(), "locked-set: a snapshot starts under every stripe");
+        if self.marking.is_running.swap(true, AcqRel) {
+            return None;
+        }
+        self.marking.own.fetch_xor(MARK, Relaxed);
+        let built = (0..self.databases()).filter_map(|db| Some((db, self.built(db)?)));
+        let databases = built
+            .map(|(db, (index, database))| SnapshotDb {
+                db,
+                index,
+                keys: database.keys(),
+                expires: database.expires(),
+            })
+            .filter(|database| database.keys > 0)
+            .collect();
+        Some(Snapshot { databases, next_stripe: AtomicUsize::new(0), walked_stripes: AtomicUsize::new(0) })
+    }
+}
+
+/// A database of a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SnapshotDb {
+    /// Its number at the start.
+    pub db: usize,
+    /// Keys it had then.
+    pub keys: usize,
+    /// Keys with a time to live it had then.
+    pub expires: usize,
+    index: usize,
+}
+
+/// A snapshot that is being walked, by any number of threads with a [`Walk`] each. All of it must be walked, even if
+/// nobody wants it any more.
+pub struct Snapshot {
+    databases: Vec<SnapshotDb>,
+    next_stripe: AtomicUsize,
+    walked_stripes: AtomicUsize,
+}
+
+/// Where a walker stands.
+#[derive(Default)]
+pub struct Walk {
+    /// The stripe, the place among the databases, and the position in that database to go on from.
+    place: Option<(usize, usize, u64)>,
+    /// A flushed database, its root that is being walked, and the position in that.
+    flushed: Option<(Flushed, usize, u64)>,
+}
+
+impl Walk {
+    fn is_idle(&self) -> bool {
+        self.place.is_none() && self.flushed.is_none()
+    }
+}
+
+impl Snapshot {
+    /// The databases that had keys.
+    pub fn databases(&self) -> &[SnapshotDb] {
+        &self.databases
+    }
+
+    /// Share of the stripes that are walked, 0 to 1.
+    pub fn progress(&self) -> f64 {
+        self.walked_stripes.load(Relaxed) as f64 / STRIPES as f64
+    }
+
+    /// Fills `batch` with the next entries, those that writers wait for first; false, with an empty batch, if none is
+    /// left for this walker. Holds one stripe at a time, for some microseconds.
+    pub fn next(&self, space: &Keyspace, walk: &mut Walk, batch: &mut SnapshotBatch) -> bool {
+        batch.clear();
+        loop {
+            self.take_kept(space, batch);
+            while batch.items.len() < BATCH_ENTRIES && self.step(space, walk, batch) {}
+            if !batch.items.is_empty() {
+                return true;
+            }
+            if walk.is_idle() && self.end(space) {
+                return false;
+            }
+        }
+    }
+
+    /// True if nothing is left for an idle walker. The last one ends the snapshot: every stripe is walked, so writers
+    /// keep nothing any more.
+    fn end(&self, space: &Keyspace) -> bool {
+        let is_claimed = self.next_stripe.load(Relaxed) >= STRIPES;
+        let is_walked = self.walked_stripes.load(Acquire) == STRIPES;
+        let flushed = space.marking.flushed.lock();
+        if !is_claimed || !flushed.is_empty() || !space.marking.kept.lock().is_empty() {
+            return false;
+        }
+        if is_walked {
+            space.marking.is_running.store(false, Release);
+        }
+        true
+    }
+
+    fn db_of(&self, index: usize) -> Option<usize> {
+        self.databases.iter().find(|database| database.index == index).map(|database| database.db)
+    }
+
+    /// Moves what writers have kept into the batch.
+    fn take_kept(&self, space: &Keyspace, batch: &mut SnapshotBatch) {
+        if space.marking.kept_bytes.load(Relaxed) == 0 {
+            return;
+        }
+        let kept = {
+            let mut all = space.marking.kept.lock();
+            let from = all.len().saturating_sub(BATCH_ENTRIES);
+            all.split_off(from)
+        };
+        for kept in kept {
+            // A database that was empty at the start has no entry with the other mark.
+            let db = self.db_of(kept.index).expect("one-mark: an old entry is of a database of the snapshot");
+            batch.push(db, &kept.key, kept.entry, kept.clock);
+            space.marking.kept_bytes.fetch_sub(kept.bytes, Relaxed);
+        }
+    }
+
+    /// Copies a few entries; false if there is nothing left to walk.
+    fn step(&self, space: &Keyspace, walk: &mut Walk, batch: &mut SnapshotBatch) -> bool {
+        if walk.flushed.is_none() {
+            walk.flushed = space.marking.flushed.lock().pop().map(|flushed| (flushed, 0, 0));
+        }
+        if let Some(flushed) = walk.flushed.take() {
+            walk.flushed = self.step_flushed(space, flushed, batch);
+            return true;
+        }
+        if walk.place.is_none() {
+            let stripe = self.next_stripe.fetch_add(1, Relaxed);
+            if stripe >= STRIPES {
+                return false;
+            }
+            walk.place = Some((stripe, 0, first_position(stripe)));
+        }
+        let Some((stripe, at, position)) = walk.place else { unreachable!("walk-place: was just set") };
+        walk.place = self.step_stripe(space, stripe, at, position, batch);
+        if walk.place.is_none() {
+            self.walked_stripes.fetch_add(1, AcqRel);
+        }
+        true
+    }
+
+    /// Copies entries of a stripe from `position` of its `at`-th database on; returns where to go on.
+    fn step_stripe(
+        &self,
+        space: &Keyspace,
+        stripe: usize,
+        at: usize,
+        position: u64,
+        batch: &mut SnapshotBatch,
+    ) -> Option<(usize, usize, u64)> {
+        let database = self.databases.get(at)?;
+        let tables = space.database_at(database.index);
+        let own = space.marking.own();
+        let _guard = space.lock_stripe(stripe);
+        let looked_at = std::cell::Cell::new(0);
+        let mut from = position;
+        loop {
+            let slot = (from >> HASH_BITS) as usize;
+            let mut each = |entry: Entry| {
+                looked_at.set(looked_at.get() + 1);
+                batch.take(database.db, entry, own);
+            };
+            let next = table::scan(tables.root_of(slot), from, &mut each, &mut || {
+                looked_at.get() < ENTRIES_PER_LOCK
+            });
+            if let Some(next) = next {
+                return Some((stripe, at, next));
+            }
+            if slot + 1 == (stripe + 1) * STRIPE_SLOTS {
+                return (at + 1 < self.databases.len()).then_some((stripe, at + 1, first_position(stripe)));
+            }
+            from = ((slot + 1) as u64) << HASH_BITS;
+            if looked_at.get() >= ENTRIES_PER_LOCK {
+                return Some((stripe, at, from));
+            }
+        }
+    }
+
+    fn step_flushed(
+        &self,
+        space: &Keyspace,
+        (flushed, at, position): (Flushed, usize, u64),
+        batch: &mut SnapshotBatch,
+    ) -> Option<(Flushed, usize, u64)> {
+        let (own, db) = (space.marking.own(), self.db_of(flushed.index));
+        let looked_at = std::cell::Cell::new(0);
+        if let (Some(root), Some(db)) = (flushed.roots.get(at), db) {
+            let word: Word = AtomicPtr::new(root.word());
+            let mut each = |entry: Entry| {
+                looked_at.set(looked_at.get() + 1);
+                batch.take(db, entry, own);
+            };
+            // The slot's bits of a position name no part of one slot's table.
+            let next = table::scan(&word, position, &mut each, &mut || looked_at.get() < ENTRIES_PER_LOCK);
+            return Some(match next {
+                Some(next) => (flushed, at, next),
+                None => (flushed, at + 1, 0),
+            });
+        }
+        let Flushed { roots, bytes, .. } = flushed;
+        space.throw_away(Garbage::Database { roots, expiries: Vec::new(), bytes });
+        None
+    }
+}
+
+fn first_position(stripe: usize) -> u64 {
+    ((stripe * STRIPE_SLOTS) as u64) << HASH_BITS
+}
+
+/// Entries of a snapshot, copied: strings into one buffer, other values as O(1) clones.
+#[derive(Default)]
+pub struct SnapshotBatch {
+    bytes: Vec<u8>,
+    items: Vec<Item>,
+}
+
+struct Item {
+    db: usize,
+    key: Range<usize>,
+    value: ItemValue,
+    expire_at_ms: Option<i64>,
+    clock: u32,
+}
+
+enum ItemValue {
+    Inline(Range<usize>),
+    Object(Value),
+}
+
+/// An entry of a [`SnapshotBatch`].
+#[derive(Clone, Copy)]
+pub struct SnapshotEntry<'a> {
+    /// Its database, by its number at the start.
+    pub db: usize,
+    /// Its key.
+    pub key: &'a [u8],
+    /// Its value.
+    pub value: ValueRef<'a>,
+    /// Unix milliseconds of its end.
+    pub expire_at_ms: Option<i64>,
+    /// Its 24-bit access clock (see [`crate::access`]).
+    pub clock: u32,
+}
+
+impl SnapshotBatch {
+    /// The entries.
+    pub fn entries(&self) -> impl Iterator<Item = SnapshotEntry<'_>> {
+        self.items.iter().map(|item| SnapshotEntry {
+            db: item.db,
+            key: &self.bytes[item.key.clone()],
+            value: match &item.value {
+                ItemValue::Inline(range) => ValueRef::Inline(&self.bytes[range.clone()]),
+                ItemValue::Object(value) => ValueRef::Object(value),
+            },
+            expire_at_ms: item.expire_at_ms,
+            clock: item.clock,
+        })
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.items.clear();
+    }
+
+    fn copy(&mut self, bytes: &[u8]) -> Range<usize> {
+        let from = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        from..self.bytes.len()
+    }
+
+    fn push(&mut self, db: usize, key: &[u8], entry: OwnedEntry, clock: u32) {
+        let key = self.copy(key);
+        let value = match entry.value {
+            OwnedValue::Inline(bytes, _) => ItemValue::Inline(self.copy(&bytes)),
+            OwnedValue::Object(value) => ItemValue::Object(value),
+        };
+        self.items.push(Item { db, key, value, expire_at_ms: entry.expire_at_ms, clock });
+    }
+
+    /// Copies an entry that the snapshot does not have yet, and marks it. The caller holds its stripe, or owns it.
+    fn take(&mut self, db: usize, entry: Entry, own: u8) {
+        if entry.mark() == own {
+            return;
+        }
+        entry.set_mark(own);
+        let view = View::new(entry);
+        let key = self.copy(view.key());
+        let value = match view.value() {
+            ValueRef::Inline(bytes) => ItemValue::Inline(self.copy(bytes)),
+            ValueRef::Object(value) => ItemValue::Object(value.clone()),
+        };
+        self.items.push(Item { db, key, value, expire_at_ms: view.expire_at_ms(), clock: view.clock() });
+    }
+}
