@@ -47,6 +47,19 @@ enum Rest {
 impl ValueEncoder {
     /// For `value`.
     pub fn new(value: &OwnedValue, compression: Compression) -> ValueEncoder {
+        match value {
+            OwnedValue::Inline(bytes, _) => ValueEncoder {
+                code: code::STRING,
+                strings: StringWriter::new(compression == Compression::On),
+                head: Vec::new(),
+                rest: Rest::Text(bytes.clone()),
+            },
+            OwnedValue::Object(value) => ValueEncoder::of_object(value, compression),
+        }
+    }
+
+    /// For a value that is no short string.
+    pub fn of_object(value: &Value, compression: Compression) -> ValueEncoder {
         let mut encoder = ValueEncoder {
             code: code::STRING,
             strings: StringWriter::new(compression == Compression::On),
@@ -54,16 +67,15 @@ impl ValueEncoder {
             rest: Rest::Nothing,
         };
         match value {
-            OwnedValue::Inline(bytes, _) => encoder.rest = Rest::Text(bytes.clone()),
-            OwnedValue::Object(Value::Str(long)) => {
+            Value::Str(long) => {
                 put_length(&mut encoder.head, long.len() as u64);
                 encoder.rest = Rest::Chunks(long.chunks(0));
             }
-            OwnedValue::Object(Value::List(list)) => encoder.list(list),
-            OwnedValue::Object(Value::Set(set)) => encoder.set(set),
-            OwnedValue::Object(Value::ZSet(zset)) => encoder.zset(zset),
-            OwnedValue::Object(Value::Hash(hash)) => encoder.hash(hash),
-            OwnedValue::Object(Value::Stream(stream)) => {
+            Value::List(list) => encoder.list(list),
+            Value::Set(set) => encoder.set(set),
+            Value::ZSet(zset) => encoder.zset(zset),
+            Value::Hash(hash) => encoder.hash(hash),
+            Value::Stream(stream) => {
                 let stream = StreamEncoder::new(stream);
                 encoder.code = code::STREAM_2;
                 stream.head(&mut encoder.head);

@@ -10,9 +10,9 @@ use store::{OwnedValue, Thresholds};
 
 use crate::cursor::{Cursor, ReadError};
 use crate::decode::ValueDecoder;
-use crate::encode::ValueEncoder;
+use crate::encode::Compression;
 use crate::wire::{StringWriter, length, put_length, string};
-use crate::{VERSION_WRITTEN, crc64, reads_version};
+use crate::{VERSION_WRITTEN, code, crc64, reads_version};
 
 /// First bytes of the records that are no keys. The numbers are the format's.
 pub(crate) mod opcode {
@@ -72,90 +72,77 @@ pub enum Event {
     End,
 }
 
-/// Writes a file; all methods append to `out`, which may be emptied between them.
-pub struct FileEncoder {
-    strings: StringWriter,
-    crc: u64,
+/// Appends the records of a file to `out`. They may be made by several encoders, and put together in any order that leaves
+/// each record whole; who puts them together computes the checksum ([`crc64`]) and ends the file with [`end`].
+pub struct RecordEncoder {
+    keys: StringWriter,
 }
 
-impl Default for FileEncoder {
-    fn default() -> FileEncoder {
-        FileEncoder { strings: StringWriter::new(false), crc: 0 }
-    }
-}
-
-impl FileEncoder {
-    fn put(&mut self, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>, &mut StringWriter)) {
-        let start = out.len();
-        write(out, &mut self.strings);
-        self.crc = crc64::update(self.crc, &out[start..]);
+impl RecordEncoder {
+    /// Whether names of keys, code and the like are compressed.
+    pub fn new(compression: Compression) -> RecordEncoder {
+        RecordEncoder { keys: StringWriter::new(compression == Compression::On) }
     }
 
     /// The header; comes first. No value may need a later version than this, which is [`VERSION_WRITTEN`] or later.
-    pub fn begin(&mut self, out: &mut Vec<u8>, version: u16) {
+    pub fn begin(out: &mut Vec<u8>, version: u16) {
         debug_assert!(version >= VERSION_WRITTEN, "rdb-version: what is written is newer");
-        self.put(out, |out, _| out.extend_from_slice(format!("REDIS{version:04}").as_bytes()));
+        out.extend_from_slice(format!("REDIS{version:04}").as_bytes());
     }
 
     /// A name and a value about the file.
     pub fn aux(&mut self, out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
-        self.put(out, |out, strings| {
-            out.push(opcode::AUX);
-            strings.put(out, name);
-            strings.put(out, value);
-        });
+        out.push(opcode::AUX);
+        self.keys.put(out, name);
+        self.keys.put(out, value);
     }
 
     /// The code of a library.
     pub fn function(&mut self, out: &mut Vec<u8>, code: &[u8]) {
-        self.put(out, |out, strings| {
-            out.push(opcode::FUNCTION);
-            strings.put(out, code);
-        });
+        out.push(opcode::FUNCTION);
+        self.keys.put(out, code);
     }
 
-    /// The database of the following keys, with how many keys and ends it has.
-    pub fn select(&mut self, out: &mut Vec<u8>, db: u64, keys: u64, expires: u64) {
-        self.put(out, |out, _| {
-            out.push(opcode::SELECT);
-            put_length(out, db);
-            out.push(opcode::RESIZE);
-            put_length(out, keys);
-            put_length(out, expires);
-        });
+    /// The database of the following keys.
+    pub fn select(out: &mut Vec<u8>, db: u64) {
+        out.push(opcode::SELECT);
+        put_length(out, db);
     }
 
-    /// A key, up to its value, which [`FileEncoder::value`] has to follow with.
-    pub fn key(&mut self, out: &mut Vec<u8>, key: &[u8], value: &ValueEncoder, facts: KeyFacts) {
-        self.put(out, |out, strings| {
-            if let Some(at_ms) = facts.expire_at_ms {
-                out.push(opcode::EXPIRE_MS);
-                out.extend_from_slice(&at_ms.to_le_bytes());
-            }
-            if let Some(idle_s) = facts.idle_s {
-                out.push(opcode::IDLE);
-                put_length(out, idle_s);
-            }
-            if let Some(frequency) = facts.frequency {
-                out.extend_from_slice(&[opcode::FREQUENCY, frequency]);
-            }
-            out.push(value.code());
-            strings.put(out, key);
-        });
+    /// How many keys and ends the selected database has.
+    pub fn resize(out: &mut Vec<u8>, keys: u64, expires: u64) {
+        out.push(opcode::RESIZE);
+        put_length(out, keys);
+        put_length(out, expires);
     }
 
-    /// The next piece of a value; false if that was its last.
-    pub fn value(&mut self, out: &mut Vec<u8>, value: &mut ValueEncoder) -> bool {
-        let mut more = false;
-        self.put(out, |out, _| more = value.fill(out));
-        more
+    /// A key, up to its value, which has to follow.
+    pub fn key(&mut self, out: &mut Vec<u8>, key: &[u8], code: u8, facts: KeyFacts) {
+        if let Some(at_ms) = facts.expire_at_ms {
+            out.push(opcode::EXPIRE_MS);
+            out.extend_from_slice(&at_ms.to_le_bytes());
+        }
+        if let Some(idle_s) = facts.idle_s {
+            out.push(opcode::IDLE);
+            put_length(out, idle_s);
+        }
+        if let Some(frequency) = facts.frequency {
+            out.extend_from_slice(&[opcode::FREQUENCY, frequency]);
+        }
+        out.push(code);
+        self.keys.put(out, key);
     }
 
-    /// The end and the checksum; comes last.
-    pub fn end(&mut self, out: &mut Vec<u8>) {
-        self.put(out, |out, _| out.push(opcode::END));
-        out.extend_from_slice(&self.crc.to_le_bytes());
+    /// A key that holds a string.
+    pub fn string(&mut self, out: &mut Vec<u8>, key: &[u8], text: &[u8], facts: KeyFacts) {
+        self.key(out, key, code::STRING, facts);
+        self.keys.put(out, text);
     }
+}
+
+/// What comes after the last record, but for the checksum of all up to and including this.
+pub fn end(out: &mut Vec<u8>) {
+    out.push(opcode::END);
 }
 
 /// Reads a file from bytes that come in pieces.
@@ -304,7 +291,7 @@ mod tests {
     use store::{List, Typed};
 
     use super::*;
-    use crate::encode::Compression;
+    use crate::encode::ValueEncoder;
 
     fn sample() -> Vec<u8> {
         let mut list = List::new();
@@ -314,17 +301,20 @@ mod tests {
             OwnedValue::Object(list.into_value()),
         ];
         let facts = KeyFacts { expire_at_ms: Some(1_900_000_000_123), idle_s: Some(77), frequency: None };
-        let (mut file, mut out) = (FileEncoder::default(), Vec::new());
-        file.begin(&mut out, VERSION_WRITTEN);
+        let (mut file, mut out) = (RecordEncoder::new(Compression::Off), Vec::new());
+        RecordEncoder::begin(&mut out, VERSION_WRITTEN);
         file.aux(&mut out, b"redis-ver", b"7.4.0");
         file.function(&mut out, b"#!lua name=lib");
-        file.select(&mut out, 3, 2, 1);
+        RecordEncoder::select(&mut out, 3);
+        RecordEncoder::resize(&mut out, 2, 1);
         for (value, facts) in values.iter().zip([facts, KeyFacts::default()]) {
             let mut value = ValueEncoder::new(value, Compression::On);
-            file.key(&mut out, b"key", &value, facts);
-            while file.value(&mut out, &mut value) {}
+            file.key(&mut out, b"key", value.code(), facts);
+            while value.fill(&mut out) {}
         }
-        file.end(&mut out);
+        end(&mut out);
+        let crc = crc64::update(0, &out);
+        out.extend_from_slice(&crc.to_le_bytes());
         out
     }
 

@@ -1,7 +1,8 @@
 //! The RDB format: values as bytes, and bytes as values.
 //!
 //! Nothing here reads a file or a socket. [`ValueDecoder`] and [`FileDecoder`] are given bytes as they come and say
-//! when they need more; [`ValueEncoder`] and [`FileEncoder`] append the next piece to a buffer. So neither ever holds
+//! when they need more; [`ValueEncoder`], [`RecordEncoder`] and [`SnapshotEncoder`]
+//! append the next piece to a buffer. So neither ever holds
 //! more of a big value's encoding than one element of it (or one packed collection, which is small).
 //!
 //! # What is written
@@ -34,6 +35,7 @@ mod intset;
 mod listpack;
 mod lzf;
 pub mod payload;
+mod snapshot;
 mod wire;
 mod ziplist;
 mod zipmap;
@@ -41,7 +43,8 @@ mod zipmap;
 pub use cursor::{Cursor, ReadError};
 pub use decode::ValueDecoder;
 pub use encode::{Compression, ValueEncoder};
-pub use file::{Event, FileDecoder, FileEncoder, KeyFacts};
+pub use file::{Event, FileDecoder, KeyFacts, RecordEncoder, end};
+pub use snapshot::{Accesses, Piece, SnapshotEncoder};
 pub use store::Thresholds;
 
 /// Codes of value types. The numbers are the format's.

@@ -362,9 +362,10 @@ pub struct SnapshotEntry<'a> {
 }
 
 impl SnapshotBatch {
-    /// The entries.
-    pub fn entries(&self) -> impl Iterator<Item = SnapshotEntry<'_>> {
-        self.items.iter().map(|item| SnapshotEntry {
+    /// The entry at a place, counted from 0.
+    pub fn get(&self, at: usize) -> Option<SnapshotEntry<'_>> {
+        let item = self.items.get(at)?;
+        Some(SnapshotEntry {
             db: item.db,
             key: &self.bytes[item.key.clone()],
             value: match &item.value {
@@ -374,6 +375,11 @@ impl SnapshotBatch {
             expire_at_ms: item.expire_at_ms,
             clock: item.clock,
         })
+    }
+
+    /// All entries.
+    pub fn entries(&self) -> impl Iterator<Item = SnapshotEntry<'_>> {
+        (0..).map_while(|at| self.get(at))
     }
 
     fn clear(&mut self) {
