@@ -313,6 +313,7 @@ fn serve_one(ctx: &mut Ctx<'_>, waiter: &Arc<Waiter>, key: &[u8]) -> Served {
     *session = None;
     drop(session);
     server.waiters.remove(waiter);
-    ctx.post(&waiter.client, |token, client_id| Letter::Reply { token, client_id, output });
+    let letter = |token, client_id| Letter::Reply { token, client_id, output };
+    ctx.worker().send_to(server, &waiter.client, letter);
     Served::Yes
 }

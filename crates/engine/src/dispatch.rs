@@ -16,6 +16,7 @@ use crate::fault::{CmdResult, Fault};
 use crate::lane::Call;
 use crate::monitor;
 use crate::output::Output;
+use crate::reach::check_slots;
 use crate::reply::Reply;
 use crate::server::{PauseMode, Server};
 use crate::session::{ReplyMode, Session};
@@ -62,7 +63,7 @@ type Routed<'a> = (Result<&'a CommandInfo, ()>, Option<Position>);
 const FAST_ARGS_MAX: usize = 64;
 
 /// Bytes above which a command is timed on its own, whatever it is.
-const BRIEF_WIRE_BYTES_MAX: usize = 32 * 1024;
+pub(crate) const BRIEF_WIRE_BYTES_MAX: usize = 32 * 1024;
 
 /// A slow log that starts below this wants every command timed on its own.
 const SLOWLOG_COARSE_US: i64 = 1_000;
@@ -143,13 +144,13 @@ fn is_http(args: Args<'_>) -> bool {
 
 /// True if somebody looks for commands that take less than a batch does.
 #[inline]
-fn times_each(server: &Server) -> bool {
+pub(crate) fn times_each(server: &Server) -> bool {
     (0..SLOWLOG_COARSE_US).contains(&server.config.hot().slowlog_log_slower_than_us())
 }
 
 /// True if reading the clock for this command alone would cost more than it is worth.
 #[inline]
-fn is_quick(info: &CommandInfo, args: Args<'_>) -> bool {
+pub(crate) fn is_quick(info: &CommandInfo, args: Args<'_>) -> bool {
     info.spec.flags.intersects(Flags::FAST.union(Flags::BRIEF)) && args.len() <= FAST_ARGS_MAX
 }
 
@@ -287,7 +288,7 @@ fn run_one<'s>(
     let mut ran = None;
     let result = match admit(server, worker, session, args, info) {
         Ok(info) if session.multi.is_some() && !info.spec.flags.contains(Flags::OUTSIDE_MULTI) => {
-            queue(server, session, info, args, out)
+            queue(server, session, info, args, position, out)
         }
         Ok(info) => {
             ran = Some(info);
@@ -301,7 +302,7 @@ fn run_one<'s>(
                 report(server, worker, session, fault, None, mark, out);
                 return None;
             }
-            monitor::show(server, worker.now, session, info, args);
+            monitor::show(server, worker, session, info, args);
             if !worker.unserved.is_empty() {
                 serve_unserved(server, worker, session);
             }
@@ -344,16 +345,17 @@ fn queue(
     session: &mut Session,
     info: &CommandInfo,
     args: Args<'_>,
+    position: Option<Position>,
     out: &mut Output,
 ) -> CmdResult {
     let refusal = if info.spec.flags.contains(Flags::NO_MULTI) {
         Err(Fault::Text("ERR Command not allowed inside a transaction"))
     } else {
-        gather_stripes(server, info, args, &mut Vec::new())
+        check_slots(server, info, args)
     };
     let Some(multi) = &mut session.multi else { unreachable!("queue: inside MULTI") };
     match refusal {
-        Ok(()) => multi.push(info, args),
+        Ok(()) => multi.push(&server.keyspace, info, args, position),
         Err(_) => multi.aborted = true,
     }
     session.tell_transaction();
@@ -366,8 +368,7 @@ fn queue(
 #[cold]
 fn refuse(server: &Server, session: &mut Session, info: Result<&CommandInfo, ()>, fault: Fault) -> Fault {
     if info.is_ok_and(|info| info.spec.name == "exec") {
-        session.multi = None;
-        session.watching.drain(..).for_each(|watch| server.watches.unwatch(watch));
+        session.end_transaction(server);
         let reason = fault.bytes();
         let reason = reason.strip_prefix(b"ERR ").unwrap_or(reason);
         return Fault::Quoting([b"EXECABORT Transaction discarded because of: ", reason].concat());
@@ -486,7 +487,7 @@ fn admit_to_memory(
         return Ok(());
     }
     // That the keys are of several slots is said first.
-    gather_stripes(server, info, args, &mut Vec::new())?;
+    check_slots(server, info, args)?;
     Err(Fault::OOM)
 }
 
@@ -509,21 +510,19 @@ fn run_locked(
             (keyspace.lock_briefly(position).map(Some), Some((&args[at], position)))
         }
         _ if info.needs_all_stripes(args) => {
-            gather_stripes(server, info, args, &mut Vec::new())?;
+            check_slots(server, info, args)?;
             (keyspace.lock_all_briefly().map(Some), None)
         }
         KeyRule::None => (Some(None), None),
         KeyRule::Many { .. } | KeyRule::Specs => {
-            let mut stripes = std::mem::take(&mut worker.stripes);
-            stripes.clear();
-            let gathered = gather_stripes(server, info, args, &mut stripes);
-            let locked = match gathered.is_ok() && !stripes.is_empty() {
-                true => keyspace.lock_stripes_briefly(&mut stripes).map(Some),
-                false => Some(None),
-            };
-            worker.stripes = stripes;
-            gathered?;
-            (locked, None)
+            let reach = &mut worker.reach;
+            reach.clear();
+            reach.add_command(keyspace, info, args, None);
+            reach.check(server)?;
+            match reach.stripes.is_empty() {
+                true => (Some(None), None),
+                false => (keyspace.lock_stripes_briefly(&mut reach.stripes).map(Some), None),
+            }
         }
     };
     let Some(locked) = locked else {
@@ -542,32 +541,4 @@ fn run_locked(
         tracking.forget_caching();
     }
     result
-}
-
-/// The stripes of all keys of a command; in cluster mode, an error if they are of several slots.
-fn gather_stripes(
-    server: &Server,
-    info: &CommandInfo,
-    args: Args<'_>,
-    stripes: &mut Vec<usize>,
-) -> CmdResult {
-    let mut slot = None;
-    let mut crosses = false;
-    let mut add = |index: usize| {
-        let position = server.keyspace.position(&args[index]);
-        crosses |= *slot.get_or_insert(position.slot()) != position.slot();
-        stripes.push(position.stripe());
-    };
-    match info.keys {
-        KeyRule::Many { first, last, step } => {
-            let last = if last < 0 { args.len() as isize + last } else { last };
-            (first..=last.max(0) as usize)
-                .step_by(step.max(1))
-                .filter(|at| *at < args.len())
-                .for_each(&mut add);
-        }
-        // A key count that does not fit is the command's own error to report: it finds no keys.
-        _ => drop(info.each_key(args, &mut |index, _| add(index))),
-    }
-    if crosses && server.cluster.enabled { Err(Fault::CROSS_SLOT) } else { Ok(()) }
 }

@@ -4,14 +4,12 @@
 //! [`Ctx::notify`] is called for every write, while the key's stripe is held; what it sets off is done before the stripes
 //! are let go ([`Ctx::settle`]), so that everybody sees it in the order of the writes.
 
-use store::Locked;
+use store::{Expired, Locked};
 
 use crate::blocking;
 use crate::ctx::{Ctx, Event};
 use crate::letter::Letter;
-use crate::server::Server;
 use crate::tracking;
-use crate::worker::Worker;
 
 /// What the commands that run under one set of stripes have set off, and what is not done yet.
 #[derive(Default)]
@@ -22,8 +20,18 @@ pub struct Effects {
     written: Vec<Box<[u8]>>,
     /// Keys that were looked for and not found, if somebody wants to know.
     missed: Vec<(usize, Box<[u8]>)>,
-    /// Letters that wait for the end of a script which may still be given up, and their workers.
-    held_back: Option<Vec<(u16, Letter)>>,
+    /// What waits for the end of a script that may still be given up, in order.
+    held_back: Option<Vec<HeldBack>>,
+}
+
+/// What a script has set off that may still be given up.
+enum HeldBack {
+    /// A letter to a worker.
+    Letter(u16, Letter),
+    /// A key was written by a client, by its id: whoever has read it is to be told.
+    Written(Box<[u8]>, u64),
+    /// A key of a database had expired. That it is gone stays true, whatever becomes of the script.
+    Expired(usize, Box<[u8]>),
 }
 
 impl Effects {
@@ -51,26 +59,50 @@ impl Effects {
         self.missed.push((db, key.into()));
     }
 
-    /// From now on letters are kept until [`Effects::let_go`].
+    /// From now on nobody hears of anything, until [`Ctx::confirm`] or [`Ctx::take_back`].
     pub(crate) fn hold_back(&mut self) {
         self.held_back = Some(Vec::new());
     }
 
-    /// Letters are sent again as they come; returns those that were kept.
-    pub(crate) fn let_go(&mut self) -> Vec<(u16, Letter)> {
-        self.held_back.take().unwrap_or_default()
+    /// Keeps a letter, or gives it back to be sent now.
+    pub(crate) fn held_back(&mut self, worker: u16, letter: Letter) -> Option<Letter> {
+        match &mut self.held_back {
+            Some(held_back) => {
+                held_back.push(HeldBack::Letter(worker, letter));
+                None
+            }
+            None => Some(letter),
+        }
     }
 }
 
-impl Worker {
-    /// Sends a letter to a worker; to this one, after its turn.
-    pub(crate) fn send(&mut self, server: &Server, worker: u16, letter: Letter) {
-        if let Some(held_back) = &mut self.effects.held_back {
-            held_back.push((worker, letter));
-        } else if worker == self.index {
-            self.outbox.push(letter);
-        } else {
-            server.host.post(usize::from(worker), letter);
+/// Scripts that may be given up.
+impl Ctx<'_> {
+    /// What was held back is sent: what set it off stays.
+    pub(crate) fn confirm(&mut self) {
+        let server = self.server();
+        for held in self.worker().effects.held_back.take().unwrap_or_default() {
+            match held {
+                HeldBack::Letter(worker, letter) => self.worker().dispatch(server, worker, letter),
+                HeldBack::Written(key, writer) => {
+                    tracking::invalidate(server, Some(self.worker()), &key, Some(writer));
+                }
+                HeldBack::Expired(db, key) => self.observe(db, Event::Expired, Some("expired"), &key),
+            }
+        }
+    }
+
+    /// What was held back is forgotten: what set it off was undone. But what had expired is gone all the same.
+    pub(crate) fn take_back(&mut self) {
+        self.report_expired();
+        if let Some(held) = self.held_mut() {
+            held.take_created();
+        }
+        self.worker().effects.clear();
+        for held in self.worker().effects.held_back.take().unwrap_or_default() {
+            if let HeldBack::Expired(db, key) = held {
+                self.observe(db, Event::Expired, Some("expired"), &key);
+            }
         }
     }
 }
@@ -89,6 +121,21 @@ impl Ctx<'_> {
         if self.server().has_observers() {
             self.report_lookups();
             self.observe(db, class, Some(name), key);
+        }
+    }
+
+    /// Tells of an event that leaves a key's value as it was for those who watch or track it, as Redis has it: of a
+    /// stream's groups and consumers.
+    pub fn notify_event(&mut self, class: Event, name: &'static str, key: &[u8]) {
+        self.stats().dirty.add(1);
+        let server = self.server();
+        if server.has_observers() {
+            self.report_lookups();
+            let db = self.db();
+            if server.waiters.any() && server.waiters.is_awaited(db, key) {
+                self.worker().effects.ready(db, key);
+            }
+            self.publish_event(db, class, name, key);
         }
     }
 
@@ -124,7 +171,10 @@ impl Ctx<'_> {
         if server.tracking.any() {
             // What ended by itself was written by nobody.
             let writer = (class != Event::Expired).then_some(self.session_ref().client.id);
-            tracking::invalidate(server, Some(self.worker()), key, writer);
+            match (writer, &mut self.worker().effects.held_back) {
+                (Some(writer), Some(held_back)) => held_back.push(HeldBack::Written(key.into(), writer)),
+                (writer, _) => tracking::invalidate(server, Some(self.worker()), key, writer),
+            }
             let is_new = server.tracking.prefixes() > 0
                 && !self.worker().effects.written.iter().any(|seen| **seen == *key);
             if is_new {
@@ -139,8 +189,11 @@ impl Ctx<'_> {
             return;
         }
         let expired = self.held_mut().map(Locked::take_expired).unwrap_or_default();
-        for key in expired {
-            self.observe(key.db, Event::Expired, Some("expired"), &key.key);
+        for Expired { db, key } in expired {
+            match &mut self.worker().effects.held_back {
+                Some(held_back) => held_back.push(HeldBack::Expired(db, key)),
+                None => self.observe(db, Event::Expired, Some("expired"), &key),
+            }
         }
     }
 

@@ -1,9 +1,13 @@
 //! What one worker sends another: the only way in which a command reaches a connection that is not its own.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
+use crate::clients::Client;
 use crate::output::Output;
 use crate::pubsub::Publication;
+use crate::server::Server;
+use crate::worker::Worker;
 
 /// Something for a connection of another worker (or of the same: it is delivered after the turn).
 pub enum Letter {
@@ -34,4 +38,33 @@ pub enum Letter {
         /// The reply.
         output: Output,
     },
+}
+
+impl Worker {
+    /// Sends a letter to a worker, now or when the script that runs can no longer be given up.
+    pub(crate) fn send(&mut self, server: &Server, worker: u16, letter: Letter) {
+        if let Some(letter) = self.effects.held_back(worker, letter) {
+            self.dispatch(server, worker, letter);
+        }
+    }
+
+    /// As [`Worker::send`], to a connection, wherever it lives.
+    pub(crate) fn send_to(
+        &mut self,
+        server: &Server,
+        client: &Client,
+        letter: impl FnOnce(usize, u64) -> Letter,
+    ) {
+        let token = client.token.load(Relaxed) as usize;
+        self.send(server, client.worker.load(Relaxed), letter(token, client.id));
+    }
+
+    /// Sends a letter to a worker; to this one, after its turn.
+    pub(crate) fn dispatch(&mut self, server: &Server, worker: u16, letter: Letter) {
+        if worker == self.index {
+            self.outbox.push(letter);
+        } else {
+            server.host.post(usize::from(worker), letter);
+        }
+    }
 }

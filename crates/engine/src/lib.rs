@@ -23,6 +23,7 @@ pub mod letter;
 pub mod monitor;
 pub mod output;
 pub mod pubsub;
+mod reach;
 pub mod reply;
 pub mod scripting;
 pub mod server;

@@ -16,6 +16,7 @@ use crate::server::Server;
 use crate::session::Session;
 use crate::slowlog;
 use crate::table::{CommandInfo, Flags};
+use crate::worker::Worker;
 
 /// The connections that sent MONITOR.
 #[derive(Default)]
@@ -54,18 +55,31 @@ impl Monitors {
 
 /// Shows a command that ran to the monitors, as `session` is after it.
 #[inline]
-pub(crate) fn show(server: &Server, now: Now, session: &Session, info: &CommandInfo, args: Args<'_>) {
+pub(crate) fn show(
+    server: &Server,
+    worker: &mut Worker,
+    session: &Session,
+    info: &CommandInfo,
+    args: Args<'_>,
+) {
     if server.monitors.any() && !info.spec.flags.intersects(Flags::SKIP_MONITOR | Flags::ADMIN) {
-        show_always(server, now, session, info, args);
+        show_always(server, worker, session, info, args);
     }
 }
 
 /// As [`show`], whatever the command's flags say: scripts show their own call, before what they run.
 #[cold]
-pub(crate) fn show_always(server: &Server, now: Now, session: &Session, info: &CommandInfo, args: Args<'_>) {
-    let line: Arc<[u8]> = line(now, session, info, args).into();
+pub(crate) fn show_always(
+    server: &Server,
+    worker: &mut Worker,
+    session: &Session,
+    info: &CommandInfo,
+    args: Args<'_>,
+) {
+    let line: Arc<[u8]> = line(worker.now, session, info, args).into();
     for monitor in server.monitors.clients.lock().iter() {
-        server.post(monitor, |token, client_id| Letter::Push { token, client_id, bytes: line.clone() });
+        let letter = |token, client_id| Letter::Push { token, client_id, bytes: line.clone() };
+        worker.send_to(server, monitor, letter);
     }
 }
 
@@ -76,7 +90,8 @@ impl Ctx<'_> {
         if server.monitors.any()
             && let Some(info) = server.registry.find(&args[0])
         {
-            show_always(server, self.now(), self.session_ref(), info, args);
+            let (worker, session) = self.worker_and_session();
+            show_always(server, worker, session, info, args);
         }
     }
 }

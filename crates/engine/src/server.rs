@@ -308,11 +308,10 @@ impl Server {
     /// Forgets what a connection has here that ends with it.
     pub fn disconnect(&self, worker: &mut Worker, session: &mut Session) {
         pubsub::unsubscribe_all(self, worker, session);
-        session.multi = None;
+        session.end_transaction(self);
         if session.tracking.take().is_some() {
             self.tracking.stop(&session.client);
         }
-        session.watching.drain(..).for_each(|watch| self.watches.unwatch(watch));
         if let Some(waiter) = self.waiters.of_client(session.client.id) {
             self.waiters.cancel(&waiter);
         }

@@ -8,6 +8,7 @@ use resp::Proto;
 use crate::acl::User;
 use crate::clients::Client;
 use crate::pubsub::{Space, Subscriptions};
+use crate::server::Server;
 use crate::tracking::TrackingState;
 use crate::transaction::Transaction;
 use crate::watches::Watch;
@@ -101,9 +102,21 @@ impl Session {
         self.client.shard_channels.store(shard_channels, Relaxed);
     }
 
+    /// Ends its watches.
+    pub(crate) fn end_watches(&mut self, server: &Server) {
+        server.watches.end(std::mem::take(&mut self.watching));
+        self.tell_transaction();
+    }
+
+    /// Ends its transaction and its watches, without running anything.
+    pub(crate) fn end_transaction(&mut self, server: &Server) {
+        self.multi = None;
+        self.end_watches(server);
+    }
+
     /// Shows other threads how far its transaction is.
     pub(crate) fn tell_transaction(&self) {
-        let queued = self.multi.as_ref().map_or(-1, |multi| multi.queue.len() as i32);
+        let queued = self.multi.as_ref().map_or(-1, |multi| multi.len() as i32);
         self.client.queued.store(queued, Relaxed);
         self.client.watching.store(self.watching.len() as u32, Relaxed);
     }

@@ -36,6 +36,8 @@ pub struct Harness {
     at: usize,
     host: NoHost,
     clock: Arc<ManualClock>,
+    /// Commands that left their work to the long lane, or to a thread for scripts.
+    pub deferred: usize,
 }
 
 impl Default for Harness {
@@ -78,7 +80,7 @@ impl Harness {
         let server = Arc::new(server.expect("a valid configuration"));
         let worker = Worker::new(0, server.stats[0].clone(), 1, clock.now());
         let session = connect(&server, &clock, 0);
-        Harness { server, worker, session, others: vec![None], at: 0, host, clock }
+        Harness { server, worker, session, others: vec![None], at: 0, host, clock, deferred: 0 }
     }
 
     /// Has another connection send from now on; it is made if there is none of this number. The first is 0.
@@ -222,6 +224,7 @@ impl Harness {
         let progress = run_batch(&self.server, &mut self.worker, &mut self.session, batch, input, &mut out);
         assert_eq!(progress.executed, batch.len(), "the harness runs one command at a time");
         if let Some(deferred) = self.worker.deferred.take() {
+            self.deferred += 1;
             out.append(lane::run(&self.server, &mut self.worker, deferred));
         }
         self.host.letters.lock().extend(self.worker.outbox.drain(..).map(|letter| (0, letter)));

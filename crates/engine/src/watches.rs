@@ -81,8 +81,12 @@ impl Watches {
         Watch { db, key: key.into(), seen: counter.load(Relaxed), counter }
     }
 
-    /// Ends a watch.
-    pub fn unwatch(&self, watch: Watch) {
+    /// Ends the watches of a connection.
+    pub fn end(&self, watches: Vec<Watch>) {
+        watches.into_iter().for_each(|watch| self.unwatch(watch));
+    }
+
+    fn unwatch(&self, watch: Watch) {
         let mut shard = self.shard(&watch.key).lock();
         let Some(watched) = shard[watch.db].get_mut(&watch.key) else { return };
         watched.watchers -= 1;

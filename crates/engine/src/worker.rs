@@ -10,7 +10,9 @@ use crate::eviction::Evictor;
 use crate::lane::Deferred;
 use crate::letter::Letter;
 use crate::pubsub::Subscribers;
+use crate::reach::Reach;
 use crate::stats::WorkerStats;
+use crate::transaction::Transaction;
 
 /// What one thread needs to run commands.
 pub struct Worker {
@@ -46,8 +48,10 @@ pub struct Worker {
     pub(crate) unserved: Vec<Unserved>,
     /// Which keys are to go next where memory is bounded.
     pub(crate) evictor: Evictor,
-    /// Scratch for the stripes of a command's keys.
-    pub(crate) stripes: Vec<usize>,
+    /// Scratch for what a command's keys reach.
+    pub(crate) reach: Reach,
+    /// The queue of a transaction that is over: the next one uses its memory.
+    pub(crate) spare_transaction: Option<Box<Transaction>>,
 }
 
 impl Worker {
@@ -70,7 +74,8 @@ impl Worker {
             outbox: Vec::new(),
             unserved: Vec::new(),
             evictor: Evictor::default(),
-            stripes: Vec::new(),
+            reach: Reach::default(),
+            spare_transaction: None,
         }
     }
 

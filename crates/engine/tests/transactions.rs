@@ -130,4 +130,72 @@ fn a_transaction_over_something_big_runs_on_the_long_lane() {
     harness.check("SUNIONSTORE copy big", "+QUEUED");
     harness.check("SCARD copy", "+QUEUED");
     harness.check("EXEC", "[:12000 :12000]");
+    assert_eq!(harness.deferred, 1);
+}
+
+#[test]
+fn a_long_string_is_something_big_to_who_visits_all_of_it() {
+    let mut harness = Harness::new();
+    harness.check("SETRANGE s 999999 x", ":1000000");
+    for (line, reply, deferred) in [
+        ("STRLEN s", ":1000000", 0),
+        ("APPEND s y", ":1000001", 0),
+        ("SETBIT s 0 1", ":0", 0),
+        ("BITCOUNT s", ":10", 1),
+        ("BITOP NOT d s", ":1000001", 2),
+    ] {
+        harness.check("MULTI", "+OK");
+        harness.check(line, "+QUEUED");
+        harness.check("EXEC", &format!("[{reply}]"));
+        assert_eq!(harness.deferred, deferred, "{line}");
+    }
+}
+
+/// What CLIENT LIST and INFO show of a transaction that ended, however it did.
+#[test]
+fn nothing_is_left_of_a_transaction_that_ended() {
+    for ending in ["EXEC", "EXEC x", "DISCARD", "RESET", "HELLO 2 AUTH nobody wrong"] {
+        let mut harness = Harness::new();
+        harness.check("WATCH a b", "+OK");
+        harness.check("MULTI", "+OK");
+        harness.check("SET a 1", "+QUEUED");
+        let shown = harness.on(1).run("CLIENT LIST");
+        assert!(shown.contains(" multi=1 watch=2 "), "{shown}");
+        harness.on(0).run(ending);
+        let is_over = !ending.starts_with("HELLO");
+        let shown = harness.on(1).run("CLIENT LIST ID 1");
+        assert_eq!(shown.contains(" multi=-1 watch=0 "), is_over, "{ending}: {shown}");
+        assert_eq!(harness.server.watches.any(), !is_over, "{ending}");
+    }
+}
+
+#[test]
+fn the_slow_log_and_the_counters_know_what_a_transaction_ran() {
+    let mut harness = Harness::with_config(&[("slowlog-log-slower-than", "0")]);
+    for line in
+        ["MULTI", "SET a 1", "GET a", "LPUSH a 1", "EXEC", "EVAL 'return redis.call(\"GET\", \"a\")' 0"]
+    {
+        harness.run(line);
+    }
+    harness.run("CONFIG SET slowlog-log-slower-than -1");
+    let logged = harness.run("SLOWLOG GET 20");
+    let at = |command: &str| logged.find(command).unwrap_or_else(|| panic!("{command} is in {logged}"));
+    // Newest first; EXEC itself stands for nothing.
+    assert!(at("[EVAL") < at("[GET a]") && at("[GET a]") < at("[LPUSH a 1]"));
+    assert!(at("[LPUSH a 1]") < at("[SET a 1]") && at("[SET a 1]") < at("[MULTI]"), "{logged}");
+    assert_eq!((logged.matches("[GET a]").count(), logged.contains("[EXEC]")), (2, false), "{logged}");
+    for times_each in ["0", "10000"] {
+        harness.run(&format!("CONFIG SET slowlog-log-slower-than {times_each}"));
+        harness.check("CONFIG RESETSTAT", "+OK");
+        for line in ["MULTI", "INCR n", "INCR n", "LRANGE a 0 -1", "INCR n", "DEL n", "EXEC"] {
+            harness.run(line);
+        }
+        let stats = harness.run("INFO commandstats");
+        for (command, calls, failed) in [("incr", 3, 0), ("lrange", 1, 1), ("del", 1, 0), ("exec", 1, 0)] {
+            let line = format!("cmdstat_{command}:calls={calls},");
+            let line = stats.lines().find(|shown| shown.starts_with(&line));
+            let line = line.unwrap_or_else(|| panic!("{command} was called {calls} times: {stats}"));
+            assert!(line.ends_with(&format!("failed_calls={failed}")), "{line}");
+        }
+    }
 }

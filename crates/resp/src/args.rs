@@ -211,9 +211,115 @@ impl OwnedArgs {
     }
 }
 
+/// The arguments of many commands, one after the other, with their own copy of the bytes.
+///
+/// Commands lie together in parts of bounded size, so that a long queue is never copied as a whole to grow; only a
+/// command that is larger than that has a part of its own.
+#[derive(Debug, Default)]
+pub struct ArgsQueue {
+    parts: Vec<Part>,
+    commands: Vec<Place>,
+}
+
+/// Commands that lie together.
+#[derive(Debug, Default)]
+struct Part {
+    buffer: Vec<u8>,
+    spans: Vec<Span>,
+}
+
+/// Where one command's spans lie.
+#[derive(Copy, Clone, Debug)]
+struct Place {
+    part: usize,
+    first: usize,
+    end: usize,
+}
+
+impl ArgsQueue {
+    /// Bytes, and arguments, after which the next command begins a new part.
+    const PART_BYTES: usize = 16 * 1024;
+    const PART_ARGS: usize = 1024;
+
+    /// Copies a command's arguments to the end; returns how many bytes they are.
+    pub fn push(&mut self, args: Args<'_>) -> usize {
+        let has_room = |part: &Part| {
+            part.buffer.len() < ArgsQueue::PART_BYTES && part.spans.len() < ArgsQueue::PART_ARGS
+        };
+        if !self.parts.last().is_some_and(has_room) {
+            self.parts.push(Part::default());
+        }
+        let number = self.parts.len() - 1;
+        let part = &mut self.parts[number];
+        let (first, filled) = (part.spans.len(), part.buffer.len());
+        for arg in args {
+            part.spans.push(Span { start: part.buffer.len(), len: arg.len() });
+            part.buffer.extend_from_slice(arg);
+        }
+        self.commands.push(Place { part: number, first, end: part.spans.len() });
+        part.buffer.len() - filled
+    }
+
+    /// How many commands there are.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.commands.len()
+    }
+
+    /// Whether there are none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.commands.is_empty()
+    }
+
+    /// The arguments of the command at `index`, which must be less than [`len`](ArgsQueue::len).
+    #[inline]
+    pub fn at(&self, index: usize) -> Args<'_> {
+        let place = self.commands[index];
+        let part = &self.parts[place.part];
+        Args::from_spans(&part.buffer, &part.spans[place.first..place.end])
+    }
+
+    /// Removes all commands, and keeps the memory of the first part for those that come.
+    pub fn clear(&mut self) {
+        self.commands.clear();
+        self.parts.truncate(1);
+        if let Some(part) = self.parts.first_mut() {
+            part.buffer.clear();
+            part.spans.clear();
+        }
+    }
+
+    /// Bytes held on the heap.
+    pub fn heap_bytes(&self) -> usize {
+        let of_part = |part: &Part| part.buffer.capacity() + part.spans.capacity() * size_of::<Span>();
+        self.parts.iter().map(of_part).sum::<usize>() + self.commands.capacity() * size_of::<Place>()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_queue_keeps_every_command() {
+        let long = vec![b'x'; ArgsQueue::PART_BYTES];
+        let many = vec![&b"a"[..]; ArgsQueue::PART_ARGS];
+        let commands: [&[&[u8]]; 5] =
+            [&[b"SET", b"key", b""], &[&long], &[b"GET", b"key"], &many, &[b"PING"]];
+        let mut queue = ArgsQueue::default();
+        for round in 0..2 {
+            assert!(queue.is_empty(), "round {round}");
+            commands.iter().for_each(|args| queue.push(Args::from_slices(args)));
+            assert_eq!(queue.len(), commands.len());
+            for (index, args) in commands.iter().enumerate() {
+                assert_eq!(queue.at(index), Args::from_slices(args));
+            }
+            assert_eq!(queue.parts.len(), 3, "what is over a part's size ends it");
+            assert!(queue.heap_bytes() > 2 * ArgsQueue::PART_BYTES / 2 + long.len());
+            queue.clear();
+        }
+    }
 
     #[test]
     fn every_source_reads_the_same() {

@@ -315,8 +315,12 @@ impl Keyspace {
         let guards = match stripes.as_slice() {
             [stripe] => Guards::One(*stripe, self.patient_lock(*stripe)?),
             many => {
-                let each = many.iter().map(|stripe| Some((*stripe, self.patient_lock(*stripe)?)));
-                Guards::Many(each.collect::<Option<_>>()?)
+                // Not collected: collecting what may fail begins with no room.
+                let mut held = Vec::with_capacity(many.len());
+                for stripe in many {
+                    held.push((*stripe, self.patient_lock(*stripe)?));
+                }
+                Guards::Many(held)
             }
         };
         Some(Locked::new(self, guards))

@@ -8,7 +8,7 @@ use resp::Proto;
 use crate::acl::{Context, DEFAULT_USER, Reason};
 use crate::args::{Args, db_index, int32, is};
 use crate::commands::client::valid_name;
-use crate::commands::{pubsub, transactions};
+use crate::commands::pubsub;
 use crate::ctx::Ctx;
 use crate::fault::{CmdResult, Fault};
 use crate::reply::Reply;
@@ -67,7 +67,8 @@ pub(crate) fn quit(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Cmd
 
 /// RESET: the connection as if it were new, but for what it said of its library.
 pub(crate) fn reset(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    transactions::forget(ctx);
+    let server = ctx.server();
+    ctx.session().end_transaction(server);
     ctx.unsubscribe_all();
     ctx.stop_tracking();
     ctx.server().monitors.remove(&ctx.session_ref().client);

@@ -11,11 +11,13 @@ use base::limits::BIG_INPUT_ELEMENTS;
 use crate::acl;
 use crate::args::Args;
 use crate::ctx::Ctx;
+use crate::dispatch::times_each;
 use crate::fault::{CmdResult, Fault};
 use crate::lane::Lane;
 use crate::reply::Reply;
-use crate::table::{Categories, CommandInfo, Flags};
-use crate::transaction::{Queued, Transaction};
+use crate::server::Server;
+use crate::table::{CommandInfo, Flags};
+use crate::transaction::{QueuedCommand, Transaction};
 use crate::watches::Watch;
 
 /// MULTI
@@ -23,7 +25,8 @@ pub(crate) fn multi(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Cm
     if ctx.session().multi.is_some() {
         return Err(Fault::Text("ERR MULTI calls can not be nested"));
     }
-    ctx.session().multi = Some(Box::default());
+    let transaction = ctx.worker().spare_transaction.take().unwrap_or_default();
+    ctx.session().multi = Some(transaction);
     ctx.session().tell_transaction();
     reply.ok();
     Ok(())
@@ -34,17 +37,10 @@ pub(crate) fn discard(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> 
     if ctx.session().multi.is_none() {
         return Err(Fault::Text("ERR DISCARD without MULTI"));
     }
-    forget(ctx);
+    let server = ctx.server();
+    ctx.session().end_transaction(server);
     reply.ok();
     Ok(())
-}
-
-/// Ends a connection's transaction and its watches, without running anything.
-pub(crate) fn forget(ctx: &mut Ctx<'_>) {
-    ctx.session().multi = None;
-    let watching = take(&mut ctx.session().watching);
-    watching.into_iter().for_each(|watch| ctx.server().watches.unwatch(watch));
-    ctx.session().tell_transaction();
 }
 
 /// WATCH key [key ...]
@@ -70,75 +66,140 @@ pub(crate) fn watch(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
 
 /// UNWATCH
 pub(crate) fn unwatch(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    let watching = take(&mut ctx.session().watching);
-    watching.into_iter().for_each(|watch| ctx.server().watches.unwatch(watch));
-    ctx.session().tell_transaction();
+    let server = ctx.server();
+    ctx.session().end_watches(server);
     reply.ok();
     Ok(())
 }
 
 /// EXEC
 pub(crate) fn exec(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    let Some(transaction) = ctx.session_ref().multi.as_deref() else {
+    let server = ctx.server();
+    let Some(mut transaction) = ctx.session().multi.take() else {
         return Err(Fault::Text("ERR EXEC without MULTI"));
     };
-    if transaction.aborted {
-        forget(ctx);
-        return Err(Fault::Text("EXECABORT Transaction discarded because of previous errors."));
+    for watch in &ctx.session_ref().watching {
+        transaction.reach.add(server.keyspace.position(&watch.key));
     }
-    if transaction.queue.is_empty() && ctx.session_ref().watching.is_empty() {
-        forget(ctx);
-        reply.empty_array();
-        return Ok(());
-    }
-    let mut stripes = match stripes_of(ctx, transaction) {
-        Ok(stripes) => stripes,
-        Err(fault) => {
-            forget(ctx);
-            return Err(fault);
-        }
+    let admitted = match transaction.aborted {
+        true => Err(Fault::Text("EXECABORT Transaction discarded because of previous errors.")),
+        false => transaction.reach.check(server),
     };
-    if !ctx.hold(stripes.as_mut()) {
+    if let Err(fault) = admitted {
+        ctx.session().end_transaction(server);
+        return Err(fault);
+    }
+    if !ctx.hold(transaction.stripes()) {
+        ctx.session().multi = Some(transaction);
         ctx.come_again();
         return Ok(());
     }
-    let transaction = ctx.session().multi.take().unwrap_or_else(|| unreachable!("exec: seen above"));
     let watching = take(&mut ctx.session().watching);
     ctx.session().tell_transaction();
-    if is_heavy(ctx, &transaction.queue) {
+    if is_heavy(ctx, &transaction) {
         ctx.release();
         ctx.defer(move |lane: &mut Lane<'_>| {
+            let stripes = transaction.stripes().map(take);
             lane.with_stripes(stripes, |ctx, reply| {
-                run(ctx, &transaction.queue, watching, reply);
+                run(ctx, &transaction, watching, reply);
                 Ok(())
             })
         });
         return Ok(());
     }
-    run(ctx, &transaction.queue, watching, reply);
+    run(ctx, &transaction, watching, reply);
+    ctx.worker().spare_transaction = transaction.recycled();
     Ok(())
 }
 
 /// Runs the queue, if no watched key was written. Its stripes are held.
-fn run(ctx: &mut Ctx<'_>, queue: &[Queued], watching: Vec<Watch>, reply: &mut Reply<'_>) {
+fn run(ctx: &mut Ctx<'_>, transaction: &Transaction, watching: Vec<Watch>, reply: &mut Reply<'_>) {
+    let server = ctx.server();
     let is_stale = is_stale(ctx, &watching);
-    watching.into_iter().for_each(|watch| ctx.server().watches.unwatch(watch));
+    server.watches.end(watching);
     if is_stale {
         reply.null_array();
         return;
     }
-    reply.array(queue.len());
-    for queued in queue {
-        let info = ctx.server().registry.get(queued.command);
+    reply.array(transaction.len());
+    let mut laps = Laps::start(server);
+    for (at, command) in transaction.commands(server.registry).enumerate() {
         let mark = reply.output().mark();
-        let (server, args) = (ctx.server(), queued.args.as_args());
-        let admitted = acl::admit_queued(server, ctx.session(), info, args);
-        if let Err(fault) = admitted.and_then(|()| ctx.call(info, args, reply)) {
+        let result = match acl::admit_queued(server, ctx.session(), command.info, command.args) {
+            Ok(()) => laps.run(ctx, transaction, at, command, reply),
+            Err(fault) => {
+                laps.leave_out(ctx, transaction, at);
+                Err(fault)
+            }
+        };
+        if let Err(fault) = result {
             reply.output().rewind(mark);
             ctx.count_error(&fault);
             reply.encoder().error_bytes(fault.bytes());
         }
         reply.output().seal_if_long();
+    }
+    laps.share_out(ctx, transaction, transaction.len());
+}
+
+/// The clock of a transaction: one reading a command, which ends one and begins the next, and for quick ones in a row, one
+/// for all of them.
+struct Laps {
+    since_us: u64,
+    /// The first command that is not timed yet. All after it are quick.
+    untimed_from: usize,
+    times_each: bool,
+}
+
+impl Laps {
+    fn start(server: &Server) -> Laps {
+        Laps { since_us: server.clock.mono_us(), untimed_from: 0, times_each: times_each(server) }
+    }
+
+    fn run(
+        &mut self,
+        ctx: &mut Ctx<'_>,
+        transaction: &Transaction,
+        at: usize,
+        command: QueuedCommand<'_>,
+        reply: &mut Reply<'_>,
+    ) -> CmdResult {
+        let QueuedCommand { info, args, position, is_quick } = command;
+        if is_quick && !self.times_each {
+            return ctx.call_untimed(info, args, position, reply);
+        }
+        self.share_out(ctx, transaction, at);
+        let result = ctx.call_untimed(info, args, position, reply);
+        let started_us = self.lap(ctx);
+        ctx.count_timed_call(info, args, self.since_us - started_us);
+        self.untimed_from = at + 1;
+        result
+    }
+
+    /// Begins a new lap; returns when the last one began.
+    fn lap(&mut self, ctx: &Ctx<'_>) -> u64 {
+        std::mem::replace(&mut self.since_us, ctx.server().clock.mono_us())
+    }
+
+    /// A command that does not run is counted by nobody.
+    #[cold]
+    fn leave_out(&mut self, ctx: &Ctx<'_>, transaction: &Transaction, at: usize) {
+        self.share_out(ctx, transaction, at);
+        self.untimed_from = at + 1;
+    }
+
+    /// Shares the time since the last lap between the quick commands before `end`.
+    fn share_out(&mut self, ctx: &Ctx<'_>, transaction: &Transaction, end: usize) {
+        let count = end - self.untimed_from;
+        if count == 0 {
+            return;
+        }
+        let started_us = self.lap(ctx);
+        let each_ns = (self.since_us - started_us) * 1000 / count as u64;
+        for info in transaction.infos(ctx.server().registry, self.untimed_from..end) {
+            ctx.count_call(info, each_ns);
+        }
+        self.untimed_from = end;
     }
 }
 
@@ -155,56 +216,22 @@ fn is_stale(ctx: &mut Ctx<'_>, watching: &[Watch]) -> bool {
     watching.iter().any(Watch::is_touched)
 }
 
-/// The stripes of all keys of the queue and of the watches; `None` for every stripe. In cluster mode, an error if
-/// the keys are of several slots.
-fn stripes_of(ctx: &Ctx<'_>, transaction: &Transaction) -> CmdResult<Option<Vec<usize>>> {
-    let server = ctx.server();
-    let needs_all = |info: &CommandInfo, args: Args<'_>| {
-        info.needs_all_stripes(args)
-            || info.spec.flags.contains(Flags::WHOLE_KEYSPACE)
-            || info.spec.categories.contains(Categories::SCRIPTING)
-    };
-    let (mut slot, mut crosses, mut all) = (None, false, false);
-    let mut stripes = Vec::new();
-    let mut add = |key: &[u8]| {
-        let position = server.keyspace.position(key);
-        crosses |= *slot.get_or_insert(position.slot()) != position.slot();
-        stripes.push(position.stripe());
-    };
-    for queued in &transaction.queue {
-        let info = server.registry.get(queued.command);
-        let args = queued.args.as_args();
-        all |= needs_all(info, args);
-        // Keys that cannot be told are the command's own error to report.
-        let _ = info.each_key(args, &mut |index, _| add(&args[index]));
-    }
-    for watch in &ctx.session_ref().watching {
-        add(&watch.key);
-    }
-    if crosses && server.cluster.enabled {
-        return Err(Fault::CROSS_SLOT);
-    }
-    if all {
-        return Ok(None);
-    }
-    Ok(Some(stripes))
-}
-
 /// True if a queued command may visit more elements than a worker's turn allows. Only a queue in which every command
 /// names its keys is looked at: what changes the connection itself has to run where that lives.
-fn is_heavy(ctx: &mut Ctx<'_>, queue: &[Queued]) -> bool {
-    let server = ctx.server();
-    let info_of = |queued: &Queued| server.registry.get(queued.command);
-    if !queue.iter().all(|queued| info_of(queued).has_keys()) {
+fn is_heavy(ctx: &mut Ctx<'_>, transaction: &Transaction) -> bool {
+    if transaction.is_swift() {
         return false;
     }
-    let db = ctx.db();
-    queue.iter().filter(|queued| !info_of(queued).spec.flags.intersects(Flags::FAST | Flags::BRIEF)).any(
-        |queued| {
-            let (info, args) = (info_of(queued), queued.args.as_args());
-            let mut elements = 0;
-            let _ = info.each_key(args, &mut |index, _| elements += ctx.elements_in(db, &args[index]));
-            elements > BIG_INPUT_ELEMENTS
-        },
-    )
+    let (registry, db) = (ctx.server().registry, ctx.db());
+    if !transaction.commands(registry).all(|command| command.info.has_keys()) {
+        return false;
+    }
+    let is_slow = |info: &CommandInfo| !info.spec.flags.intersects(Flags::FAST | Flags::BRIEF);
+    transaction.commands(registry).filter(|command| is_slow(command.info)).any(|command| {
+        let mut work = 0;
+        let _ = command
+            .info
+            .each_key(command.args, &mut |index, _| work += ctx.work_in(db, &command.args[index]));
+        work > BIG_INPUT_ELEMENTS
+    })
 }

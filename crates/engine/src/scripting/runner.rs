@@ -89,19 +89,13 @@ impl Run<'_, '_> {
         for (db, key, before) in undo.before.into_iter().rev() {
             self.ctx.put_back(db, &key, before.as_ref());
         }
-        let effects = &mut self.ctx.worker().effects;
-        effects.clear();
-        effects.let_go();
+        self.ctx.take_back();
     }
 
     /// The run is over, and what it did stays: whoever is to hear of it does.
     pub fn release(&mut self) {
         if self.undo.take().is_some() {
-            let server = self.ctx.server();
-            let worker = self.ctx.worker();
-            for (index, letter) in worker.effects.let_go() {
-                worker.send(server, index, letter);
-            }
+            self.ctx.confirm();
         }
     }
 

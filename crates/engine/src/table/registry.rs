@@ -397,6 +397,15 @@ impl CommandInfo {
         self.subcommands.is_empty() || self.spec.arity == -1
     }
 
+    /// The key of a command that has one, at a place that does not depend on its arguments. Their number is right.
+    #[inline]
+    pub fn only_key<'a>(&self, args: Args<'a>) -> Option<&'a [u8]> {
+        match self.keys {
+            KeyRule::One(at) => Some(args.at(at)),
+            _ => None,
+        }
+    }
+
     /// True if it may have keys.
     pub fn has_keys(&self) -> bool {
         let is_key = |spec: &KeySpec| !spec.access.contains(KeyAccess::NOT_KEY);

@@ -158,14 +158,12 @@ impl Tracking {
     }
 }
 
-/// Where letters go: those to a worker's own connections are delivered after its turn.
+/// Sends a connection a letter: from a worker, or from no worker's thread.
 fn send(server: &Server, worker: Option<&mut Worker>, client: &Client, bytes: Arc<[u8]>) {
     let letter = |token, client_id| Letter::Push { token, client_id, bytes };
     match worker {
-        Some(own) if client.worker.load(Relaxed) == own.index => {
-            own.outbox.push(letter(client.token.load(Relaxed) as usize, client.id));
-        }
-        _ => server.post(client, letter),
+        Some(own) => own.send_to(server, client, letter),
+        None => server.post(client, letter),
     }
 }
 
@@ -286,7 +284,8 @@ impl Ctx<'_> {
                 for id in forgotten.clients {
                     let Some(tracker) = server.tracking.tracker(id) else { continue };
                     let keys: &[&[u8]] = &[&forgotten.key];
-                    tell(server, Some(self.worker()), &tracker, &mut |proto| encode(Some(keys), proto));
+                    // Not held back with what a script sets off: the key is forgotten, even if the script is given up.
+                    tell(server, None, &tracker, &mut |proto| encode(Some(keys), proto));
                 }
             }
         }

@@ -3,29 +3,23 @@
 //! The stripes of its keys are held while it runs; so whatever it does appears as one. Invariant
 //! *declared-keys*: a command touches only keys that its row's key specs name.
 
-use std::sync::atomic::Ordering::Relaxed;
+mod nested;
+mod stripes;
 
 use base::clock::Now;
-use resp::Args;
+use base::limits::BYTES_PER_ELEMENT_OF_WORK;
 use store::entry::{Form, Payload};
 use store::{
     Expiry, Frequency, Instant, Kind, Locked, LongString, OwnedEntry, Position, Thresholds, Touch, Typed,
     Value, ValueRef, View,
 };
 
-use crate::acl;
-use crate::blocking::{self, Block};
-use crate::clients::Client;
 use crate::fault::{CmdResult, Fault};
-use crate::lane::{self, Deferred, Lane};
-use crate::letter::Letter;
-use crate::monitor;
+use crate::lane::{Deferred, Lane};
 use crate::pubsub::EventMask;
-use crate::reply::Reply;
 use crate::server::Server;
 use crate::session::Session;
 use crate::stats::WorkerStats;
-use crate::table::{CommandInfo, Flags};
 use crate::value::Str;
 use crate::worker::Worker;
 
@@ -52,8 +46,8 @@ pub struct Ctx<'a> {
     worker: &'a mut Worker,
     session: &'a mut Session,
     locked: Option<Locked<'a>>,
-    /// The first key with its position, which the dispatcher has computed already.
-    hashed: Option<(&'a [u8], Position)>,
+    /// The key whose position is known already: the argument itself, which outlives this, and no other with its text.
+    hashed: Option<(*const [u8], Position)>,
     mode: Mode,
 }
 
@@ -78,6 +72,7 @@ impl<'a> Ctx<'a> {
         locked: Option<Locked<'a>>,
         hashed: Option<(&'a [u8], Position)>,
     ) -> Ctx<'a> {
+        let hashed = hashed.map(|(key, position)| (std::ptr::from_ref(key), position));
         Ctx { server, worker, session, locked, hashed, mode: Mode::Single }
     }
 
@@ -97,6 +92,14 @@ impl<'a> Ctx<'a> {
     #[inline]
     pub fn session_ref(&self) -> &Session {
         self.session
+    }
+
+    pub(crate) fn worker(&mut self) -> &mut Worker {
+        self.worker
+    }
+
+    pub(crate) fn worker_and_session(&mut self) -> (&mut Worker, &Session) {
+        (self.worker, self.session)
     }
 
     /// The worker's counters.
@@ -373,224 +376,13 @@ impl<'a> Ctx<'a> {
         self.put_entry(db, key, entry);
     }
 
-    /// Leaves the rest to the long lane: for work over inputs that would stall the worker's other
-    /// connections. This connection waits; the job writes the reply. The command returns `Ok(())`. Inside a
-    /// transaction or script the job runs at once.
-    pub fn defer(&mut self, job: impl FnOnce(&mut Lane<'_>) -> CmdResult + Send + 'static) {
-        self.worker.deferred = Some(Deferred {
-            job: Box::new(job),
-            session: self.session.snapshot(),
-            call: None,
-            is_script: false,
-        });
-    }
-}
-
-/// Stripes: what a command holds, and how it gets more of them.
-impl<'a> Ctx<'a> {
-    /// What is held, for walks over the whole keyspace, which lock what they visit otherwise.
-    pub fn held(&self) -> Option<&Locked<'a>> {
-        self.locked.as_ref()
-    }
-
-    pub(crate) fn held_mut(&mut self) -> Option<&mut Locked<'a>> {
-        self.locked.as_mut()
-    }
-
-    pub(crate) fn worker(&mut self) -> &mut Worker {
-        self.worker
-    }
-
-    /// Takes what the commands of a transaction or script are going to touch; false, with nothing held, if a
-    /// stripe is held by somebody who may keep it for long. `None` is every stripe.
-    pub(crate) fn hold(&mut self, stripes: Option<&mut Vec<usize>>) -> bool {
-        debug_assert!(self.locked.is_none(), "lock-order: stripes are taken once");
-        let keyspace = &self.server.keyspace;
-        self.locked = match stripes {
-            None => keyspace.lock_all_briefly(),
-            Some(stripes) => keyspace.lock_stripes_briefly(stripes),
-        };
-        self.locked.is_some()
-    }
-
-    /// As [`Ctx::hold`], however long it takes: off the workers only.
-    pub(crate) fn hold_patiently(&mut self, stripes: Option<&mut Vec<usize>>) {
-        debug_assert!(self.locked.is_none(), "lock-order: stripes are taken once");
-        let keyspace = &self.server.keyspace;
-        self.locked = Some(match stripes {
-            None => keyspace.lock_all(),
-            Some(stripes) => keyspace.lock_stripes(stripes),
-        });
-    }
-
-    /// Lets go of what [`Ctx::hold`] took.
-    pub(crate) fn release(&mut self) {
-        self.locked = None;
-    }
-
-    /// Has the command presented again later: a stripe that it needs is held for long. Nothing was done yet.
-    pub(crate) fn come_again(&mut self) {
-        self.worker.held_up = true;
-    }
-
-    /// As [`Ctx::defer`], on a thread for scripts.
-    pub(crate) fn defer_script(&mut self, job: impl FnOnce(&mut Lane<'_>) -> CmdResult + Send + 'static) {
-        self.defer(job);
-        self.worker.deferred.iter_mut().for_each(|deferred| deferred.is_script = true);
-    }
-
-    /// Gives a key back what it held before a script that is given up wrote it.
-    pub(crate) fn put_back(&mut self, db: usize, key: &[u8], before: Option<&OwnedEntry>) {
-        match before {
-            Some(entry) => self.put_entry(db, key, entry),
-            None => {
-                let (position, now_ms) = (self.position(key), self.now_ms());
-                self.locked().remove(db, position, key, now_ms);
-            }
-        }
-    }
-
-    /// The stripes of a command's keys.
-    pub(crate) fn stripes_of(&self, info: &CommandInfo, args: Args<'_>) -> Vec<usize> {
-        let mut stripes = Vec::new();
-        let keyspace = &self.server.keyspace;
-        // Keys that cannot be told are the command's own error to report.
-        let _ = info.each_key(args, &mut |index, _| stripes.push(keyspace.position(&args[index]).stripe()));
-        stripes
-    }
-
-    /// Adds the stripes of a command's keys to those held, without waiting for any; false if one is not to be had, or if
-    /// the command needs all.
-    pub(crate) fn try_extend(&mut self, info: &CommandInfo, args: Args<'_>) -> bool {
-        if self.locked.as_ref().is_some_and(Locked::covers_all) {
-            return true;
-        }
-        if info.needs_all_stripes(args) || info.spec.flags.contains(Flags::WHOLE_KEYSPACE) {
-            return false;
-        }
-        let stripes = self.stripes_of(info, args);
-        match (&mut self.locked, stripes.is_empty()) {
-            (_, true) => true,
-            (Some(locked), false) => stripes.into_iter().all(|stripe| locked.try_add(stripe)),
-            (None, false) => self.hold(Some(&mut stripes.clone())),
-        }
-    }
-}
-
-/// Commands within commands.
-impl Ctx<'_> {
-    /// True inside a transaction or a script: nothing may wait.
-    pub fn is_nested(&self) -> bool {
-        self.mode == Mode::Nested
-    }
-
-    /// True when the command runs on behalf of a client that waits.
-    pub fn is_serving(&self) -> bool {
-        self.mode == Mode::Serving
-    }
-
-    /// False if a command that finds nothing must answer at once, as if its time were over.
-    pub fn may_block(&self) -> bool {
-        self.mode != Mode::Nested
-    }
-
-    /// Has the connection wait for keys. The command replies nothing; it runs again when one may be ready. Not
-    /// where [`Ctx::may_block`] says no.
-    pub fn block(&mut self, block: Block<'_>) {
-        match self.mode {
-            Mode::Serving => self.worker.blocked_again = true,
-            Mode::Single => self.worker.blocked = Some(blocking::enter(self, block)),
-            Mode::Nested => unreachable!("nested-wait: a command inside a transaction cannot wait"),
-        }
-    }
-
-    /// Has the connection wait, or answers as if its time were over where nothing may wait.
-    pub fn block_or_time_out(&mut self, block: Block<'_>, reply: &mut Reply<'_>) {
-        if self.may_block() {
-            self.block(block);
-        } else {
-            block.on_timeout.write(&mut reply.encoder());
-        }
-    }
-
-    /// Runs a command inside a transaction or script, under the stripes that are held. Its admission is the
-    /// caller's to decide. A fault is not yet in the reply.
-    pub(crate) fn call(&mut self, info: &CommandInfo, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-        let started_us = self.server.clock.mono_us();
-        let mode = std::mem::replace(&mut self.mode, Mode::Nested);
-        let result = self.run_inline(info, args, reply);
-        self.mode = mode;
-        self.note_read(info, args);
-        monitor::show(self.server, self.worker.now, self.session, info, args);
-        let elapsed_us = self.server.clock.mono_us() - started_us;
-        let stats = self.worker.stats.command(info.id);
-        stats.record(elapsed_us * 1000, self.server.config.hot().latency_tracking());
-        stats.failed.add(u64::from(result.is_err()));
-        result
-    }
-
-    /// Remembers what a tracked connection has read.
-    #[inline]
-    pub(crate) fn note_read(&mut self, info: &CommandInfo, args: Args<'_>) {
-        if self.session.tracking.is_some() && info.spec.flags.contains(Flags::READONLY) {
-            let mut keys = Vec::new();
-            let _ = info.each_key(args, &mut |index, _| keys.push(args.at(index)));
-            self.remember_read(keys.into_iter());
-        }
-    }
-
-    /// Runs a command, and what it wanted to leave to the long lane.
-    fn run_inline(&mut self, info: &CommandInfo, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-        (info.spec.run)(self, args, reply)?;
-        match self.worker.deferred.take() {
-            // A script that may still be given up is run again where a job may take its time.
-            Some(_) if self.worker.gives_up_jobs => {
-                self.worker.job_given_up = true;
-                Ok(())
-            }
-            Some(deferred) => lane::run_inline(self, deferred.job, reply),
-            None => Ok(()),
-        }
-    }
-
-    /// Runs a command for a client that waits, as `session`; false if it would have to go on waiting. An error it
-    /// meets is its reply.
-    pub(crate) fn run_for(
-        &mut self,
-        session: &mut Session,
-        info: &CommandInfo,
-        args: Args<'_>,
-        reply: &mut Reply<'_>,
-    ) -> bool {
-        std::mem::swap(self.session, session);
-        let mode = std::mem::replace(&mut self.mode, Mode::Serving);
-        let mark = reply.output().mark();
-        // What the client was allowed when it began to wait, it may no longer be.
-        let admitted = acl::admit(self.server, self.session, info, args, acl::Context::TopLevel);
-        self.worker.stats.command(info.id).rejected.add(u64::from(admitted.is_err()));
-        let result = admitted.and_then(|()| self.run_inline(info, args, reply));
-        self.mode = mode;
-        std::mem::swap(self.session, session);
-        if let Err(fault) = result {
-            self.count_error(&fault);
-            reply.output().rewind(mark);
-            reply.encoder().error_bytes(fault.bytes());
-        }
-        !std::mem::take(&mut self.worker.blocked_again)
-    }
-
-    /// Counts an error reply.
-    pub(crate) fn count_error(&mut self, fault: &Fault) {
-        self.server.errors.count(fault.code());
-        self.worker.stats.errors.add(1);
-    }
-
-    /// Elements of the collection at a key; neither counted nor touched.
-    pub(crate) fn elements_in(&mut self, db: usize, key: &[u8]) -> usize {
+    /// What it takes to visit all of the value at a key, in elements of a collection; neither counted nor touched.
+    pub(crate) fn work_in(&mut self, db: usize, key: &[u8]) -> usize {
         let (position, at) = (self.position(key), self.peeking());
         match self.locked().get(db, position, key, at).map(View::value) {
-            Some(ValueRef::Object(Value::Str(_)) | ValueRef::Inline(_)) | None => 0,
+            Some(ValueRef::Object(Value::Str(long))) => long.len() / BYTES_PER_ELEMENT_OF_WORK,
             Some(ValueRef::Object(value)) => value.len(),
+            Some(ValueRef::Inline(_)) | None => 0,
         }
     }
 
@@ -603,19 +395,22 @@ impl Ctx<'_> {
         }
     }
 
-    /// Sends a letter to a connection; one of this worker gets it after the turn.
-    pub(crate) fn post(&mut self, client: &Client, letter: impl FnOnce(usize, u64) -> Letter) {
-        if client.worker.load(Relaxed) == self.worker.index {
-            self.worker.outbox.push(letter(client.token.load(Relaxed) as usize, client.id));
-        } else {
-            self.server.post(client, letter);
-        }
-    }
-
     /// The type of a key's value in a database; neither counted nor touched.
     pub(crate) fn kind_in(&mut self, db: usize, key: &[u8]) -> Option<Kind> {
         let (position, at) = (self.position(key), self.peeking());
         self.locked().get(db, position, key, at).map(View::kind)
+    }
+
+    /// Leaves the rest to the long lane: for work over inputs that would stall the worker's other
+    /// connections. This connection waits; the job writes the reply. The command returns `Ok(())`. Inside a
+    /// transaction or script the job runs at once.
+    pub fn defer(&mut self, job: impl FnOnce(&mut Lane<'_>) -> CmdResult + Send + 'static) {
+        self.worker.deferred = Some(Deferred {
+            job: Box::new(job),
+            session: self.session.snapshot(),
+            call: None,
+            is_script: false,
+        });
     }
 }
 
