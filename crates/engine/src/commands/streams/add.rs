@@ -199,7 +199,7 @@ pub fn xsetid(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdRe
     }
     let set = ctx.edit(key, |stream: &mut Stream| set_counters(stream, id, entries_added, max_deleted_id))?;
     set.ok_or(Fault::NO_SUCH_KEY)??;
-    ctx.notify(Event::Stream, "xsetid", key);
+    ctx.notify_event(Event::Stream, "xsetid", key);
     reply.ok();
     Ok(())
 }

@@ -308,7 +308,7 @@ fn claim_idle(
 /// Tells of what a claim changed.
 fn note(ctx: &mut Ctx<'_>, key: &[u8], claimed: &Claimed) {
     if claimed.has_new_consumer {
-        ctx.notify(Event::Stream, "xgroup-createconsumer", key);
+        ctx.notify_event(Event::Stream, "xgroup-createconsumer", key);
     }
     // Redis has no event for the rest.
     ctx.stats().dirty.add((claimed.ids.len() + claimed.deleted.len()) as u64);

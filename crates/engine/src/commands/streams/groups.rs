@@ -106,7 +106,11 @@ pub fn xgroup_create(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -
     if !created {
         return Err(GROUP_EXISTS);
     }
-    ctx.notify(Event::Stream, "xgroup-create", key);
+    if last_id.is_none() {
+        ctx.notify(Event::Stream, "xgroup-create", key);
+    } else {
+        ctx.notify_event(Event::Stream, "xgroup-create", key);
+    }
     reply.ok();
     Ok(())
 }
@@ -126,7 +130,7 @@ pub fn xgroup_setid(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
         let id: StreamId = given.unwrap_or(stream.last_id());
         stream.edit_group(name, |group| group.set_position(id, options.entries_read));
     })?;
-    ctx.notify(Event::Stream, "xgroup-setid", key);
+    ctx.notify_event(Event::Stream, "xgroup-setid", key);
     reply.ok();
     Ok(())
 }
@@ -141,7 +145,7 @@ pub fn xgroup_destroy(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) 
         if group.pending_len() > BIG_INPUT_ELEMENTS {
             ctx.server().keyspace.discard_elsewhere(Box::new(group));
         }
-        ctx.notify(Event::Stream, "xgroup-destroy", key);
+        ctx.notify_event(Event::Stream, "xgroup-destroy", key);
     }
     Ok(())
 }
@@ -155,7 +159,7 @@ pub fn xgroup_createconsumer(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Repl
     };
     let created = ctx.edit(key, create)?.unwrap_or(false);
     if created {
-        ctx.notify(Event::Stream, "xgroup-createconsumer", key);
+        ctx.notify_event(Event::Stream, "xgroup-createconsumer", key);
     }
     reply.int(i64::from(created));
     Ok(())
@@ -176,7 +180,7 @@ pub fn xgroup_delconsumer(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'
     change(ctx, reply, key, work, remove, |ctx, reply, key, removed| {
         let removed = removed.flatten();
         if removed.is_some() {
-            ctx.notify(Event::Stream, "xgroup-delconsumer", key);
+            ctx.notify_event(Event::Stream, "xgroup-delconsumer", key);
         }
         reply.int(removed.unwrap_or(0) as i64);
         Ok(())

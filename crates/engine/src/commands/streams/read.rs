@@ -424,7 +424,7 @@ fn report(
 ) -> CmdResult<bool> {
     for (key, served) in keys.iter().zip(served) {
         if served.has_new_consumer {
-            ctx.notify(Event::Stream, "xgroup-createconsumer", key);
+            ctx.notify_event(Event::Stream, "xgroup-createconsumer", key);
         }
     }
     let got: Vec<(&[u8], Got)> =
