@@ -90,6 +90,21 @@ fn misses_and_new_keys_come_before_what_is_written() {
     check("TYPE l", &[("l", "keymiss")]);
     check("SUNIONSTORE d l m", &[("l", "keymiss"), ("m", "keymiss")]);
     check("GETSET s 1", &[("s", "keymiss"), ("s", "new"), ("s", "set")]);
+    // What is looked for before a refusal was missed all the same.
+    let both = [("l", "keymiss"), ("m", "keymiss")];
+    check("ZUNION 2 l s", &both[..1]);
+    check("ZUNION 2 s l", &[]);
+    check("ZUNION 2 l m WEIGHTS 1 x", &both);
+    check("ZINTERCARD 2 l m LIMIT x", &both);
+    check("SINTERCARD 2 l m LIMIT x", &[]);
+    check("ZINTERSTORE d 2 l m", &both);
+    check("ZDIFFSTORE d 2 l m AGGREGATE", &both);
+    check("HSET h f v", &[("h", "new"), ("h", "hset")]);
+    check("LCS h l", &both[..1]);
+    check("XAUTOCLAIM l g c x 0", &both[..1]);
+    check("XAUTOCLAIM l g c 0 0 COUNT 0", &both[..1]);
+    check("XAUTOCLAIM l g c 0 0", &both[..1]);
+    check("XCLAIM l g c x 0", &both[..1]);
     check("COPY s a REPLACE", &[("a", "new"), ("a", "copy_to")]);
     check("SETRANGE s 3 b", &[("s", "setrange")]);
     harness.on(0).run("CONFIG SET notify-keyspace-events KEA");

@@ -310,13 +310,16 @@ mod tests {
         let mut queue = ArgsQueue::default();
         for round in 0..2 {
             assert!(queue.is_empty(), "round {round}");
-            commands.iter().for_each(|args| queue.push(Args::from_slices(args)));
+            for args in commands {
+                let bytes = args.iter().map(|arg| arg.len()).sum::<usize>();
+                assert_eq!(queue.push(Args::from_slices(args)), bytes);
+            }
             assert_eq!(queue.len(), commands.len());
             for (index, args) in commands.iter().enumerate() {
                 assert_eq!(queue.at(index), Args::from_slices(args));
             }
             assert_eq!(queue.parts.len(), 3, "what is over a part's size ends it");
-            assert!(queue.heap_bytes() > 2 * ArgsQueue::PART_BYTES / 2 + long.len());
+            assert!(queue.heap_bytes() > long.len() + many.len() * size_of::<Span>());
             queue.clear();
         }
     }

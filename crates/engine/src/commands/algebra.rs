@@ -8,10 +8,10 @@
 //!   inputs, the value is computed anew, and at last under the locks.
 
 use base::limits::BIG_INPUT_ELEMENTS;
-use store::{Hash, Kind, List, Set, Stream, Typed, ZSet};
+use store::{Hash, List, Set, Stream, Typed, Value, ValueRef, View, ZSet};
 
 use crate::ctx::{Ctx, Event};
-use crate::fault::CmdResult;
+use crate::fault::{CmdResult, Fault};
 use crate::reply::Reply;
 use crate::value::{OwnedStr, Str};
 
@@ -59,7 +59,8 @@ impl Input for OwnedStr {
     }
 }
 
-/// A set, or a sorted set: what ZUNION, ZINTER and ZDIFF read. The members of a set have score 1.
+/// A set, or a sorted set: what ZUNION, ZINTER and ZDIFF read. The members of a set have score 1. Reading them is not
+/// counted as a look at the key: that is done before, with the options.
 #[derive(Clone)]
 pub enum Members {
     /// Members alone.
@@ -70,10 +71,15 @@ pub enum Members {
 
 impl Input for Members {
     fn read(ctx: &mut Ctx<'_>, key: &[u8]) -> CmdResult<Option<Self>> {
-        Ok(match ctx.peek_kind(key) {
-            Some(Kind::Set) => ctx.read::<Set>(key)?.cloned().map(Members::Set),
-            _ => ctx.read::<ZSet>(key)?.cloned().map(Members::ZSet),
-        })
+        let members = |value: &Value| match Set::of(value) {
+            Some(set) => Ok(Members::Set(set.clone())),
+            None => ZSet::of(value).cloned().map(Members::ZSet).ok_or(Fault::WRONG_TYPE),
+        };
+        match ctx.peek(key).map(View::value) {
+            None => Ok(None),
+            Some(ValueRef::Object(value)) => members(value).map(Some),
+            Some(ValueRef::Inline(_)) => Err(Fault::WRONG_TYPE),
+        }
     }
 
     fn elements(&self) -> usize {

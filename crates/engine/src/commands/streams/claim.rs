@@ -4,7 +4,7 @@ use resp::Encoder;
 use store::stream::{Group, Name, Pending};
 use store::{Stream, StreamId};
 
-use super::{change, ids, no_group, show_entry, show_id};
+use super::{change, ids, no_group, peek, show_entry, show_id};
 use crate::args::{self, Args};
 use crate::ctx::{Ctx, Event};
 use crate::fault::{CmdResult, Fault};
@@ -106,7 +106,7 @@ fn min_idle(arg: &[u8], fault: &'static str) -> CmdResult<i64> {
 
 /// Fails unless there is such a stream, with such a group. Returns how much is pending.
 fn demand_group(ctx: &mut Ctx<'_>, key: &[u8], name: &[u8]) -> CmdResult<usize> {
-    let group = ctx.read::<Stream>(key)?.and_then(|stream| stream.group(name));
+    let group = peek(ctx, key)?.and_then(|stream| stream.group(name));
     group.map(Group::pending_len).ok_or_else(|| no_group(key, name, ""))
 }
 
@@ -162,6 +162,7 @@ impl Options {
 /// [FORCE] [JUSTID] [LASTID lastid]
 pub fn xclaim(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     let (key, group, now_ms) = (args.at(1), args.at(2), ctx.now_ms());
+    ctx.exists(key);
     demand_group(ctx, key, group)?;
     let min_idle_ms = min_idle(&args[4], "ERR Invalid min-idle-time argument for XCLAIM")?;
     // What is no id begins the options.
@@ -227,6 +228,8 @@ fn claim_one(
 /// XAUTOCLAIM key group consumer min-idle-time start [COUNT count] [JUSTID]
 pub fn xautoclaim(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     let (key, group, now_ms) = (args.at(1), args.at(2), ctx.now_ms());
+    // The key is looked for before anything is refused, but its type matters only after that.
+    ctx.exists(key);
     let min_idle_ms = min_idle(&args[4], "ERR Invalid min-idle-time argument for XAUTOCLAIM")?;
     let start = ids::parse_start(&args[5])?;
     let (mut count, mut just_id) = (CLAIMED_DEFAULT, false);

@@ -45,8 +45,9 @@ impl Options {
 }
 
 pub(crate) fn lcs(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    let a = read(ctx, &args[1])?;
-    let b = read(ctx, &args[2])?;
+    // Both are looked for before the type of one is refused.
+    let (a, b) = (read(ctx, &args[1]), read(ctx, &args[2]));
+    let (a, b) = (a?, b?);
     let options = Options::parse(args)?;
     // The table that Redis would build decides what is refused, so that both refuse the same.
     let cells = (a.len() as u64 + 1).saturating_mul(b.len() as u64 + 1);

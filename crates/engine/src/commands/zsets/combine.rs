@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 
 use resp::Encoder;
-use store::{Kind, Thresholds, ZSet};
+use store::{Kind, Thresholds, View, ZSet};
 
 use super::{reply_range, show};
 use crate::args::{self, Args};
@@ -127,7 +127,8 @@ impl Plan {
             return Err(Fault::SYNTAX);
         }
         let keys: Vec<&[u8]> = args.from(1).iter().take(key_count).collect();
-        if keys.iter().any(|key| !matches!(ctx.peek_kind(key), None | Some(Kind::Set | Kind::ZSet))) {
+        let mut kinds = keys.iter().map(|key| ctx.read_any(key).map(View::kind));
+        if kinds.any(|kind| !matches!(kind, None | Some(Kind::Set | Kind::ZSet))) {
             return Err(Fault::WRONG_TYPE);
         }
         let weights = Vec::new();
