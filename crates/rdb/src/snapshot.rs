@@ -75,6 +75,10 @@ impl<'a> SnapshotEncoder<'a> {
 
     /// Appends records until `out` has about `bytes_max` bytes.
     pub fn fill(&mut self, out: &mut Vec<u8>, bytes_max: usize) -> Piece {
+        if self.value.is_none() {
+            // Another encoder's piece may come before this one in the file.
+            self.db = None;
+        }
         while out.len() < bytes_max {
             if let Some(value) = &mut self.value {
                 if !value.fill(out) {
