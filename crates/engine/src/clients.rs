@@ -4,7 +4,7 @@
 //! a request in it and wake the worker. Adding and removing one costs O(1).
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{
     AtomicBool, AtomicI32, AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed,
@@ -22,19 +22,44 @@ pub enum Peer {
     /// Over TCP.
     Tcp {
         /// The client's address.
-        peer: SocketAddr,
+        peer: Address,
         /// The server's address it connected to.
-        local: SocketAddr,
+        local: Address,
     },
     /// Over the unix socket at this path.
     Unix(Arc<str>),
 }
 
+/// An address and port, without what else the standard library keeps with an IPv6 address. IPv4 clients of a dual-stack
+/// listener, which sees them as mapped IPv6, are IPv4 here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address {
+    ip: IpAddr,
+    port: u16,
+}
+
+impl From<SocketAddr> for Address {
+    fn from(address: SocketAddr) -> Address {
+        Address { ip: address.ip().to_canonical(), port: address.port() }
+    }
+}
+
+impl From<Address> for SocketAddr {
+    fn from(address: Address) -> SocketAddr {
+        SocketAddr::new(address.ip, address.port)
+    }
+}
+
 impl Peer {
+    /// A TCP client at `peer` that connected to the server's address `local`.
+    pub fn tcp(peer: SocketAddr, local: SocketAddr) -> Peer {
+        Peer::Tcp { peer: peer.into(), local: local.into() }
+    }
+
     /// `ip:port`, or `path:0` for a unix socket, as CLIENT LIST's `addr`.
     pub fn address(&self) -> String {
         match self {
-            Peer::Tcp { peer, .. } => address_text(peer),
+            Peer::Tcp { peer, .. } => SocketAddr::from(*peer).to_string(),
             Peer::Unix(path) => format!("{path}:0"),
         }
     }
@@ -42,7 +67,7 @@ impl Peer {
     /// The server's side, as CLIENT LIST's `laddr`.
     pub fn local_address(&self) -> String {
         match self {
-            Peer::Tcp { local, .. } => address_text(local),
+            Peer::Tcp { local, .. } => SocketAddr::from(*local).to_string(),
             Peer::Unix(path) => format!("{path}:0"),
         }
     }
@@ -50,15 +75,10 @@ impl Peer {
     /// True for a client on this machine.
     pub fn is_local(&self) -> bool {
         match self {
-            Peer::Tcp { peer, .. } => peer.ip().to_canonical().is_loopback(),
+            Peer::Tcp { peer, .. } => peer.ip.is_loopback(),
             Peer::Unix(_) => true,
         }
     }
-}
-
-fn address_text(address: &SocketAddr) -> String {
-    // A dual-stack listener shows IPv4 clients as mapped IPv6.
-    SocketAddr::new(address.ip().to_canonical(), address.port()).to_string()
 }
 
 /// What a client said of itself, and how it is to be treated: rarely there, so kept apart.
@@ -130,6 +150,9 @@ pub struct Client {
     pub kill: AtomicBool,
     identity: Mutex<Option<Box<Identity>>>,
 }
+
+// With its two reference counts it fits the allocator's class of 192 bytes.
+const _: () = assert!(size_of::<Client>() <= 176, "every idle connection has one");
 
 impl Client {
     /// It is tracked.

@@ -58,8 +58,7 @@ impl ClusterFace {
     /// The replies for a client, and `client-compat`.
     pub fn replies(&self, config: &Config, peer: &Peer) -> (Arc<Replies>, Compat) {
         let address = match peer {
-            // A dual-stack listener shows its IPv4 address as a mapped IPv6 one.
-            Peer::Tcp { local, .. } => Some(SocketAddr::new(local.ip().to_canonical(), local.port())),
+            Peer::Tcp { local, .. } => Some(SocketAddr::from(*local)),
             Peer::Unix(_) => None,
         };
         let version = config.version();

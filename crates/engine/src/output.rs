@@ -31,19 +31,55 @@ enum Part {
     Stream(Box<dyn Stream>, Proto),
 }
 
+impl Part {
+    /// Bytes that are there to be sent: none of a stream's.
+    fn queued_bytes(&self) -> usize {
+        match self {
+            Part::Bytes(bytes) => bytes.len(),
+            Part::Chunk(chunk) => chunk.as_ref().len(),
+            Part::Shared(bytes) => bytes.len(),
+            Part::Stream(..) => 0,
+        }
+    }
+}
+
 /// The unsent replies of one connection.
 #[derive(Default)]
 pub struct Output {
-    parts: VecDeque<Part>,
+    /// What stands before the tail. An idle connection has none.
+    queue: Option<Box<Queue>>,
     /// Bytes after the last part: where commands write. Empty capacity when idle.
     tail: Vec<u8>,
     /// Bytes of the first part (or of the tail, if there is no part) that were sent already.
     sent: usize,
+}
+
+const _: () = assert!(size_of::<Output>() <= 40, "every idle connection carries one");
+
+/// Parts in the order in which they leave, and what is known of them.
+#[derive(Default)]
+struct Queue {
+    parts: VecDeque<Part>,
     /// Bytes in `parts`, streams not counted.
     queued_bytes: usize,
     streams: usize,
     /// Streams that have made everything. What they hold may be large, and the last of its kind.
     finished: Vec<Box<dyn Stream>>,
+}
+
+impl Queue {
+    fn push(&mut self, part: Part) {
+        self.queued_bytes += part.queued_bytes();
+        self.streams += usize::from(matches!(part, Part::Stream(..)));
+        self.parts.push_back(part);
+    }
+
+    fn drop_last(&mut self) {
+        if let Some(part) = self.parts.pop_back() {
+            self.queued_bytes -= part.queued_bytes();
+            self.streams -= usize::from(matches!(part, Part::Stream(..)));
+        }
+    }
 }
 
 impl Output {
@@ -69,7 +105,13 @@ impl Output {
     /// Takes the buffer back once everything is sent.
     #[inline]
     pub fn reclaim(&mut self) -> Option<Vec<u8>> {
-        if !self.is_empty() || self.tail.capacity() == 0 {
+        if !self.is_empty() {
+            return None;
+        }
+        if self.queue.as_ref().is_some_and(|queue| queue.finished.is_empty()) {
+            self.queue = None;
+        }
+        if self.tail.capacity() == 0 {
             return None;
         }
         self.sent = 0;
@@ -81,44 +123,57 @@ impl Output {
     /// True if nothing is left to send, now or later.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.parts.is_empty() && self.tail.len() == self.sent
+        self.has_no_parts() && self.tail.len() == self.sent
     }
 
     /// True if a reply is still being made.
     #[inline]
     pub fn is_streaming(&self) -> bool {
-        self.streams > 0
+        self.queue.as_ref().is_some_and(|queue| queue.streams > 0)
     }
 
     /// True if nothing can be sent before [`Output::refill`] has made more.
     #[inline]
     pub fn is_at_stream(&self) -> bool {
-        matches!(self.parts.front(), Some(Part::Stream(..)))
+        matches!(self.queue.as_ref().and_then(|queue| queue.parts.front()), Some(Part::Stream(..)))
     }
 
     /// Bytes waiting to be sent.
     #[inline]
     pub fn pending_bytes(&self) -> usize {
-        self.queued_bytes + self.tail.len() - self.sent
+        self.queued_bytes() + self.tail.len() - self.sent
     }
 
     /// Memory that the unsent replies hold.
     pub fn memory_bytes(&self) -> usize {
-        self.queued_bytes + self.tail.capacity()
+        self.queued_bytes() + self.tail.capacity()
     }
 
     /// Parts waiting (`oll` of CLIENT LIST).
     pub fn parts(&self) -> usize {
-        self.parts.len()
+        self.queue.as_ref().map_or(0, |queue| queue.parts.len())
+    }
+
+    #[inline]
+    fn has_no_parts(&self) -> bool {
+        self.queue.as_ref().is_none_or(|queue| queue.parts.is_empty())
+    }
+
+    #[inline]
+    fn queued_bytes(&self) -> usize {
+        self.queue.as_ref().map_or(0, |queue| queue.queued_bytes)
+    }
+
+    fn push(&mut self, part: Part) {
+        self.queue.get_or_insert_default().push(part);
     }
 
     fn seal_tail(&mut self) {
         // With no part before it, the tail itself may be half sent: `sent` goes with it.
-        if self.tail.len() > if self.parts.is_empty() { self.sent } else { 0 } {
+        if self.tail.len() > if self.has_no_parts() { self.sent } else { 0 } {
             let bytes = std::mem::take(&mut self.tail);
-            self.queued_bytes += bytes.len();
-            self.parts.push_back(Part::Bytes(bytes));
-        } else if self.parts.is_empty() {
+            self.push(Part::Bytes(bytes));
+        } else if self.has_no_parts() {
             self.tail.clear();
             self.sent = 0;
         }
@@ -136,8 +191,7 @@ impl Output {
     /// Queues a big value's chunk, which is sent without being copied.
     pub fn push_chunk(&mut self, chunk: Chunk) {
         self.seal_tail();
-        self.queued_bytes += chunk.as_ref().len();
-        self.parts.push_back(Part::Chunk(chunk));
+        self.push(Part::Chunk(chunk));
     }
 
     /// Queues bytes that many connections are sent. Short ones are copied: sending a part costs more than that.
@@ -148,86 +202,75 @@ impl Output {
             return;
         }
         self.seal_tail();
-        self.queued_bytes += bytes.len();
-        self.parts.push_back(Part::Shared(bytes));
+        self.push(Part::Shared(bytes));
     }
 
     /// Queues the rest of a reply that is made piece by piece.
     pub fn push_stream(&mut self, stream: Box<dyn Stream>, proto: Proto) {
         self.seal_tail();
-        self.streams += 1;
-        self.parts.push_back(Part::Stream(stream, proto));
+        self.push(Part::Stream(stream, proto));
     }
 
     /// Queues everything of another output after this one's.
     pub fn append(&mut self, mut other: Output) {
         debug_assert_eq!(other.sent, 0, "append-unsent");
-        if other.parts.is_empty() {
+        if other.has_no_parts() {
             self.tail.extend_from_slice(&other.tail);
             return;
         }
         other.seal_tail();
         self.seal_tail();
-        self.queued_bytes += other.queued_bytes;
-        self.streams += other.streams;
-        self.parts.append(&mut other.parts);
+        for part in other.queue.into_iter().flat_map(|queue| queue.parts) {
+            self.push(part);
+        }
     }
 
     /// A point to come back to with [`Output::rewind`].
     pub fn mark(&self) -> Mark {
-        Mark { parts: self.parts.len(), tail: self.tail.len() }
+        Mark { parts: self.parts(), tail: self.tail.len() }
     }
 
     /// Takes back what was written since `mark` (an error replaces a half-written reply, or CLIENT
     /// REPLY swallows it).
     pub fn rewind(&mut self, mark: Mark) {
-        if self.parts.len() == mark.parts {
+        let Some(queue) = self.queue.as_mut().filter(|queue| queue.parts.len() > mark.parts) else {
             self.tail.truncate(mark.tail);
             return;
-        }
-        while self.parts.len() > mark.parts + 1 {
-            self.drop_last_part();
+        };
+        while queue.parts.len() > mark.parts + 1 {
+            queue.drop_last();
         }
         // The first part queued since the mark may be the sealed tail of before.
-        if let Some(Part::Bytes(_)) = self.parts.back() {
-            let Some(Part::Bytes(mut bytes)) = self.parts.pop_back() else { unreachable!("just seen") };
-            self.queued_bytes -= bytes.len();
+        if let Some(Part::Bytes(_)) = queue.parts.back() {
+            let Some(Part::Bytes(mut bytes)) = queue.parts.pop_back() else { unreachable!("just seen") };
+            queue.queued_bytes -= bytes.len();
             bytes.truncate(mark.tail);
             self.tail = bytes;
         } else {
-            self.drop_last_part();
+            queue.drop_last();
             self.tail.clear();
-        }
-    }
-
-    fn drop_last_part(&mut self) {
-        match self.parts.pop_back() {
-            Some(Part::Bytes(bytes)) => self.queued_bytes -= bytes.len(),
-            Some(Part::Chunk(chunk)) => self.queued_bytes -= chunk.as_ref().len(),
-            Some(Part::Shared(bytes)) => self.queued_bytes -= bytes.len(),
-            Some(Part::Stream(..)) => self.streams -= 1,
-            None => {}
         }
     }
 
     /// Makes the next piece if the first part is a stream: call it until it returns false, while
     /// there is room for more bytes.
     pub fn refill(&mut self) -> bool {
-        let Some(Part::Stream(stream, proto)) = self.parts.front_mut() else { return false };
+        let Some(queue) = &mut self.queue else { return false };
+        let Some(Part::Stream(stream, proto)) = queue.parts.front_mut() else { return false };
         let mut piece = Vec::with_capacity(STREAM_PIECE_BYTES + STREAM_PIECE_BYTES / 8);
         let mut more = true;
         while more && piece.len() < STREAM_PIECE_BYTES {
             more = stream.fill(&mut Encoder::new(&mut piece, *proto));
         }
         if !more {
-            if let Some(Part::Stream(stream, _)) = self.parts.pop_front() {
-                self.finished.push(stream);
+            if let Some(Part::Stream(stream, _)) = queue.parts.pop_front() {
+                queue.finished.push(stream);
             }
-            self.streams -= 1;
+            queue.streams -= 1;
         }
         if !piece.is_empty() {
-            self.queued_bytes += piece.len();
-            self.parts.push_front(Part::Bytes(piece));
+            queue.queued_bytes += piece.len();
+            queue.parts.push_front(Part::Bytes(piece));
         }
         true
     }
@@ -235,14 +278,14 @@ impl Output {
     /// Streams that have made everything, for their clones to be freed elsewhere.
     #[inline]
     pub fn take_finished(&mut self) -> Vec<Box<dyn Stream>> {
-        std::mem::take(&mut self.finished)
+        self.queue.as_mut().map_or_else(Vec::new, |queue| std::mem::take(&mut queue.finished))
     }
 
     /// The bytes that may be sent now, in order, as many slices as fit; returns how many.
     pub fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
         let mut count = 0;
         let mut skip = self.sent;
-        for part in &self.parts {
+        for part in self.queue.iter().flat_map(|queue| &queue.parts) {
             let bytes: &[u8] = match part {
                 Part::Bytes(bytes) => bytes,
                 Part::Chunk(chunk) => chunk.as_ref(),
@@ -266,7 +309,7 @@ impl Output {
     /// The bytes to send when there are only plain bytes: the usual case.
     #[inline]
     pub fn plain(&self) -> Option<&[u8]> {
-        self.parts.is_empty().then(|| &self.tail[self.sent..])
+        self.has_no_parts().then(|| &self.tail[self.sent..])
     }
 
     /// All bytes, what streams have to make included; nothing is left.
@@ -290,22 +333,20 @@ impl Output {
     /// `count` bytes were sent.
     pub fn advance(&mut self, count: usize) {
         let mut left = self.sent + count;
-        while let Some(part) = self.parts.front() {
-            let len = match part {
-                Part::Bytes(bytes) => bytes.len(),
-                Part::Chunk(chunk) => chunk.as_ref().len(),
-                Part::Shared(bytes) => bytes.len(),
-                Part::Stream(..) => break,
-            };
+        while let Some(queue) = &mut self.queue
+            && let Some(part) = queue.parts.front()
+            && !matches!(part, Part::Stream(..))
+        {
+            let len = part.queued_bytes();
             if left < len {
                 break;
             }
             left -= len;
             // `sent` was part of the first part's bytes; from here on they are gone.
-            self.queued_bytes -= len;
-            self.parts.pop_front();
+            queue.queued_bytes -= len;
+            queue.parts.pop_front();
         }
-        if self.parts.is_empty() && left == self.tail.len() {
+        if self.has_no_parts() && left == self.tail.len() {
             self.tail.clear();
             left = 0;
         }

@@ -11,7 +11,7 @@ use crate::pubsub::{Space, Subscriptions};
 use crate::server::Server;
 use crate::tracking::TrackingState;
 use crate::transaction::Transaction;
-use crate::watches::Watch;
+use crate::watches::Watching;
 
 /// CLIENT REPLY.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,8 +60,10 @@ pub struct Session {
     /// Commands queued since MULTI.
     pub multi: Option<Box<Transaction>>,
     /// Keys that the next EXEC depends on.
-    pub watching: Vec<Watch>,
+    pub watching: Watching,
 }
+
+const _: () = assert!(size_of::<Session>() <= 72, "every idle connection carries one");
 
 impl Session {
     /// A fresh connection, as the default user.
@@ -84,7 +86,7 @@ impl Session {
             tracking: None,
             in_script: false,
             multi: None,
-            watching: Vec::new(),
+            watching: Watching::default(),
         }
     }
 
@@ -104,7 +106,7 @@ impl Session {
 
     /// Ends its watches.
     pub(crate) fn end_watches(&mut self, server: &Server) {
-        server.watches.end(std::mem::take(&mut self.watching));
+        server.watches.end(self.watching.take());
         self.tell_transaction();
     }
 
@@ -146,7 +148,7 @@ impl Session {
             subscriptions: None,
             tracking: None,
             multi: None,
-            watching: Vec::new(),
+            watching: Watching::default(),
             ..*self
         }
     }

@@ -269,7 +269,7 @@ pub fn play(script: &str) {
 
 fn connect(server: &Server, clock: &ManualClock, number: usize) -> Session {
     let local = std::net::SocketAddr::from(([127, 0, 0, 1], 6379));
-    let client = server.clients.open(Peer::Tcp { peer: local, local }, 0, clock.now().unix_ms);
+    let client = server.clients.open(Peer::tcp(local, local), 0, clock.now().unix_ms);
     client.token.store(number as u32, Relaxed);
     Session::new(client, server.acl.default_user())
 }

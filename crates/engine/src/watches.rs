@@ -30,6 +30,31 @@ impl Watch {
     }
 }
 
+/// The keys that one connection watches: one word while there are none, as in nearly all connections.
+#[derive(Default)]
+#[expect(clippy::box_collection, reason = "an idle connection carries one word instead of three")]
+pub struct Watching(Option<Box<Vec<Watch>>>);
+
+impl Watching {
+    /// Adds a key.
+    pub fn push(&mut self, watch: Watch) {
+        self.0.get_or_insert_default().push(watch);
+    }
+
+    /// Takes all out, for them to be unwatched.
+    pub fn take(&mut self) -> Vec<Watch> {
+        self.0.take().map_or_else(Vec::new, |watches| *watches)
+    }
+}
+
+impl std::ops::Deref for Watching {
+    type Target = [Watch];
+
+    fn deref(&self) -> &[Watch] {
+        self.0.as_deref().map_or(&[], Vec::as_slice)
+    }
+}
+
 /// The counter of a key, and how many watch it.
 struct Watched {
     counter: Arc<AtomicU64>,

@@ -438,7 +438,7 @@ fn refusals_are_logged() {
 fn connect(harness: &Harness, port: u16, user: &[u8]) -> Arc<Client> {
     let local = SocketAddr::from(([127, 0, 0, 1], 6379));
     let peer = SocketAddr::from(([10, 0, 0, 1], port));
-    let client = harness.server.clients.open(Peer::Tcp { peer, local }, 0, 0);
+    let client = harness.server.clients.open(Peer::tcp(peer, local), 0, 0);
     let user = harness.server.acl.find(user).expect("the user is there");
     engine::session::Session::new(client.clone(), user);
     client

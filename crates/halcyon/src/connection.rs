@@ -14,6 +14,7 @@
 //! the server's memory for it is bounded by one read buffer and the high-water mark.
 
 use std::io::{self, IoSlice, Read, Write};
+use std::num::NonZeroU64;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
@@ -179,8 +180,11 @@ pub struct Connection {
     /// The output passed the high-water mark and has not fallen below the low one.
     pub draining: bool,
     /// Since when (`mono_us`) the output has been above its class's soft limit.
-    above_soft_since_us: Option<u64>,
+    above_soft_since_us: Option<NonZeroU64>,
 }
+
+// The allocator's class of 224 bytes.
+const _: () = assert!(size_of::<Connection>() <= 224, "an idle connection is cheap");
 
 /// How sending went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -250,8 +254,9 @@ impl Connection {
             self.above_soft_since_us = None;
         }
         let is_above_soft = limit.soft_bytes > 0 && unsent_bytes >= limit.soft_bytes && {
-            let since_us = *self.above_soft_since_us.get_or_insert(now_us);
-            now_us.saturating_sub(since_us) > limit.soft_s.saturating_mul(1_000_000)
+            let since_us =
+                *self.above_soft_since_us.get_or_insert(NonZeroU64::new(now_us).unwrap_or(NonZeroU64::MIN));
+            now_us.saturating_sub(since_us.get()) > limit.soft_s.saturating_mul(1_000_000)
         };
         is_above_soft || (limit.hard_bytes > 0 && unsent_bytes >= limit.hard_bytes)
     }

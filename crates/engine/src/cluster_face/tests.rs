@@ -85,9 +85,8 @@ fn each_client_is_told_the_address_it_knows() {
     let told = |peer: &Peer| {
         String::from_utf8_lossy(face.replies(&config, peer).0.nodes(resp::Proto::V2)).into_owned()
     };
-    let tcp = |local: &str| Peer::Tcp {
-        peer: "10.9.9.9:1".parse().expect("an address"),
-        local: local.parse().expect("an address"),
+    let tcp = |local: &str| {
+        Peer::tcp("10.9.9.9:1".parse().expect("an address"), local.parse().expect("an address"))
     };
     for (peer, expected) in [
         (tcp("192.168.1.5:6379"), " 192.168.1.5:6379@16379 "),

@@ -309,7 +309,7 @@ mod tests {
         let local = SocketAddr::from(([127, 0, 0, 1], 6379));
         let peer = SocketAddr::from(([10, 0, 0, 1], port));
         let now_ms = harness.server.clock.now().unix_ms;
-        harness.server.clients.open(Peer::Tcp { peer, local }, 0, now_ms)
+        harness.server.clients.open(Peer::tcp(peer, local), 0, now_ms)
     }
 
     #[test]

@@ -78,7 +78,7 @@ pub(crate) fn exec(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Cmd
     let Some(mut transaction) = ctx.session().multi.take() else {
         return Err(Fault::Text("ERR EXEC without MULTI"));
     };
-    for watch in &ctx.session_ref().watching {
+    for watch in ctx.session_ref().watching.iter() {
         transaction.reach.add(server.keyspace.position(&watch.key));
     }
     let admitted = match transaction.aborted {
@@ -94,7 +94,7 @@ pub(crate) fn exec(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Cmd
         ctx.come_again();
         return Ok(());
     }
-    let watching = take(&mut ctx.session().watching);
+    let watching = ctx.session().watching.take();
     ctx.session().tell_transaction();
     if is_heavy(ctx, &transaction) {
         ctx.release();

@@ -26,7 +26,7 @@ impl Worker {
             let accepted = match &self.listeners[number] {
                 Listener::Tcp(listener) => listener.accept().map(|(stream, peer)| {
                     let local = stream.local_addr().unwrap_or(peer);
-                    (Stream::Tcp(stream), Peer::Tcp { peer, local })
+                    (Stream::Tcp(stream), Peer::tcp(peer, local))
                 }),
                 Listener::Tls(listener) => match listener.accept() {
                     Ok((socket, peer)) => match self.greet(socket, peer) {
@@ -85,7 +85,7 @@ impl Worker {
     fn greet(&self, socket: TcpStream, peer: SocketAddr) -> Option<(Stream, Peer)> {
         let local = socket.local_addr().unwrap_or(peer);
         match self.shared.tls.accept(socket) {
-            Ok(stream) => Some((Stream::Tls(Box::new(stream)), Peer::Tcp { peer, local })),
+            Ok(stream) => Some((Stream::Tls(Box::new(stream)), Peer::tcp(peer, local))),
             Err(reason) => {
                 tracing::warn!("Accepting a TLS connection from {peer} failed: {reason}");
                 None
