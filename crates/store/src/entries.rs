@@ -5,7 +5,8 @@
 //! particular order, with one byte of each hash as a tag: a lookup compares tags, eight at a time, before members.
 //! Hashes are not stored; a split computes them anew.
 //!
-//! `S` is 1 for a set (member) and 2 for a hash (field, value).
+//! `S` is 1 for a set (member) and 2 for a hash (field, value). The index of a sorted set keeps member and score in one
+//! item: the last `SUFFIX` bytes of an entry's first item are not its member's.
 
 use std::ops::Range;
 
@@ -17,6 +18,8 @@ use crate::tree::{Bias, ByKey, ByRank, Cursor, LEAF_FILL_BYTES_MAX, Leaf, Tree, 
 const PLACE_BITS: u32 = 53;
 /// How full a bulk build makes leaves.
 const LEAF_FILL_BYTES_BUILT: usize = LEAF_FILL_BYTES_MAX * 7 / 8;
+/// How much a bulk build collects in one buffer before it sorts.
+const PAGE_FILL_BYTES_MAX: usize = 4 * LEAF_FILL_BYTES_MAX;
 
 /// A position in member-hash space, below 2^53.
 type Place = u64;
@@ -51,9 +54,24 @@ impl<const S: usize> Leaf for SequenceLeaf<S> {
         self.items.heap_bytes()
     }
 
+    fn is_same(&self, other: &Self) -> bool {
+        self.items.is_same(&other.items)
+    }
+
+    /// At the ends of a list all that came before stays together: seldom does anything arrive between it.
     fn split(&mut self, bias: Bias) -> Option<((), Self)> {
-        let at = balanced_split(&self.items, S, bias)?;
-        Some(((), SequenceLeaf { items: self.items.split_off(at * S) }))
+        let at = match bias {
+            Bias::Middle => balanced_split(&self.items, S, bias)?,
+            Bias::Back => self.len().checked_sub(1)?,
+            Bias::Front => 1,
+        };
+        let mut right = SequenceLeaf { items: self.items.split_off(at * S, 0) };
+        match bias {
+            Bias::Middle => {}
+            Bias::Back => self.items.shrink_to_fit(),
+            Bias::Front => right.items.shrink_to_fit(),
+        }
+        Some(((), right))
     }
 
     fn append(&mut self, right: &Self) {
@@ -61,7 +79,7 @@ impl<const S: usize> Leaf for SequenceLeaf<S> {
     }
 
     fn remove_range(&mut self, range: Range<usize>) {
-        self.items.remove(range.start * S..range.end * S);
+        self.items.remove(range.start * S..range.end * S, 0..0);
     }
 }
 
@@ -71,7 +89,8 @@ pub(crate) fn balanced_split(items: &Packed, stride: usize, bias: Bias) -> Optio
     if entries < 2 {
         return None;
     }
-    let target = bias.left_share(items.fill_bytes());
+    let total = (0..entries).map(|entry| entry_fill_bytes(items, entry, stride)).sum();
+    let target = bias.left_share(total);
     let mut filled = 0;
     let mut at = 0;
     while at < entries && filled < target {
@@ -86,20 +105,23 @@ pub(crate) fn entry_fill_bytes(items: &Packed, entry: usize, stride: usize) -> u
     (entry * stride..(entry + 1) * stride).map(|i| items.get(i).len().min(62) + 2).sum()
 }
 
-/// Entries whose hashes lie in one range, unordered.
+/// Entries whose hashes lie in one range, unordered. The tags are the items' lead.
 #[derive(Clone, Default)]
-pub struct TaggedLeaf<const S: usize> {
-    tags: Vec<u8>,
+pub struct TaggedLeaf<const S: usize, const SUFFIX: usize = 0> {
     /// The items of all entries, `S` each.
     pub items: Packed,
 }
 
-impl<const S: usize> TaggedLeaf<S> {
+impl<const S: usize, const SUFFIX: usize> TaggedLeaf<S, SUFFIX> {
+    fn member(&self, entry: usize) -> &[u8] {
+        member_of::<SUFFIX>(self.items.get(entry * S))
+    }
+
     fn find(&self, member: &[u8], tag: u8) -> Option<usize> {
         const LOW: u64 = 0x0101_0101_0101_0101;
         const HIGH: u64 = 0x8080_8080_8080_8080;
         let wanted = LOW * u64::from(tag);
-        let mut chunks = self.tags.chunks_exact(8);
+        let mut chunks = self.items.lead().chunks_exact(8);
         let mut base = 0;
         for chunk in &mut chunks {
             let mut word = [0; 8];
@@ -109,7 +131,7 @@ impl<const S: usize> TaggedLeaf<S> {
             let mut zeros = differing.wrapping_sub(LOW) & !differing & HIGH;
             while zeros != 0 {
                 let entry = base + zeros.trailing_zeros() as usize / 8;
-                if self.items.get(entry * S) == member {
+                if self.member(entry) == member {
                     return Some(entry);
                 }
                 zeros &= zeros - 1;
@@ -117,54 +139,47 @@ impl<const S: usize> TaggedLeaf<S> {
             base += 8;
         }
         let rest = chunks.remainder().iter().enumerate();
-        rest.filter(|&(_, &t)| t == tag)
-            .map(|(i, _)| base + i)
-            .find(|&entry| self.items.get(entry * S) == member)
+        rest.filter(|&(_, &t)| t == tag).map(|(i, _)| base + i).find(|&entry| self.member(entry) == member)
     }
 
     fn push(&mut self, tag: u8, entry: [&[u8]; S]) {
-        if self.tags.capacity() == self.tags.len() {
-            self.tags.reserve_exact(8 + self.tags.len() / 4);
-        }
-        self.tags.push(tag);
-        for item in entry {
-            self.items.push(item);
-        }
+        self.items.insert_all(self.items.len(), entry, &[tag]);
     }
 
     fn push_from(&mut self, other: &Packed, entry: usize, tag: u8) {
-        self.tags.push(tag);
-        for item in entry * S..(entry + 1) * S {
-            self.items.push_from(other, item);
-        }
-    }
-
-    fn shrink_to_fit(&mut self) {
-        self.tags.shrink_to_fit();
-        self.items.shrink_to_fit();
+        self.items.push_from::<S>(other, entry, &[tag]);
     }
 }
 
-impl<const S: usize> Leaf for TaggedLeaf<S> {
+fn member_of<const SUFFIX: usize>(item: &[u8]) -> &[u8] {
+    &item[..item.len() - SUFFIX]
+}
+
+impl<const S: usize, const SUFFIX: usize> Leaf for TaggedLeaf<S, SUFFIX> {
     type Key = Place;
 
     fn len(&self) -> usize {
-        self.tags.len()
+        self.items.lead().len()
     }
 
     fn fill_bytes(&self) -> usize {
-        self.tags.len() + self.items.fill_bytes()
+        self.items.fill_bytes()
     }
 
     fn heap_bytes(&self) -> usize {
-        self.tags.capacity() + self.items.heap_bytes()
+        self.items.heap_bytes()
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        self.items.is_same(&other.items)
     }
 
     fn split(&mut self, bias: Bias) -> Option<(Place, Self)> {
         let mut order: Vec<(Place, usize)> =
-            (0..self.len()).map(|i| (place_of(member_hash(self.items.get(i * S))), i)).collect();
+            (0..self.len()).map(|i| (place_of(member_hash(self.member(i))), i)).collect();
         order.sort_unstable();
-        let target = bias.left_share(self.items.fill_bytes());
+        let total = (0..self.len()).map(|entry| entry_fill_bytes(&self.items, entry, S)).sum();
+        let target = bias.left_share(total);
         let (mut filled, mut at) = (0, 0);
         while at < order.len() && filled < target {
             filled += entry_fill_bytes(&self.items, order[at].1, S);
@@ -173,30 +188,30 @@ impl<const S: usize> Leaf for TaggedLeaf<S> {
         at = at.clamp(1, order.len() - 1);
         let boundary = (at..order.len()).chain((1..at).rev()).find(|&i| order[i - 1].0 != order[i].0)?;
         let key = order[boundary].0;
-        // In insertion order on either side, so that clones of equal histories stay equal.
-        let (mut left, mut right) = (TaggedLeaf::default(), TaggedLeaf::default());
+        let (mut left, mut right) = (Self::default(), Self::default());
+        for side in [&mut left, &mut right] {
+            side.items.reserve(LEAF_FILL_BYTES_MAX * 5 / 8);
+        }
         let mut is_right = vec![false; self.len()];
         for &(_, entry) in &order[boundary..] {
             is_right[entry] = true;
         }
         for (entry, &goes_right) in is_right.iter().enumerate() {
             let side = if goes_right { &mut right } else { &mut left };
-            side.push_from(&self.items, entry, self.tags[entry]);
+            side.push_from(&self.items, entry, self.items.lead()[entry]);
         }
-        left.shrink_to_fit();
-        right.shrink_to_fit();
+        left.items.shrink();
+        right.items.shrink();
         *self = left;
         Some((key, right))
     }
 
     fn append(&mut self, right: &Self) {
-        self.tags.extend_from_slice(&right.tags);
         self.items.append(&right.items);
     }
 
     fn remove_range(&mut self, range: Range<usize>) {
-        self.tags.drain(range.clone());
-        self.items.remove(range.start * S..range.end * S);
+        self.items.remove(range.start * S..range.end * S, range);
     }
 }
 
@@ -206,20 +221,20 @@ fn by_place(place: Place) -> ByKey<impl FnMut(&Place) -> bool> {
 
 /// Entries of `S` byte strings, the first of them unique, small or large.
 #[derive(Clone)]
-pub enum Entries<const S: usize> {
+pub enum Entries<const S: usize, const SUFFIX: usize = 0> {
     /// In insertion order.
     Small(Tree<SequenceLeaf<S>>),
-    /// In the order of the member's hash.
-    Large(Tree<TaggedLeaf<S>>),
+    /// In the order of the member's hash. Boxed: the many small ones cost the bytes of the largest form.
+    Large(Box<Tree<TaggedLeaf<S, SUFFIX>>>),
 }
 
-impl<const S: usize> Default for Entries<S> {
+impl<const S: usize, const SUFFIX: usize> Default for Entries<S, SUFFIX> {
     fn default() -> Self {
         Entries::Small(Tree::default())
     }
 }
 
-impl<const S: usize> Entries<S> {
+impl<const S: usize, const SUFFIX: usize> Entries<S, SUFFIX> {
     pub(crate) fn len(&self) -> usize {
         match self {
             Entries::Small(tree) => tree.len(),
@@ -254,6 +269,7 @@ impl<const S: usize> Entries<S> {
     }
 
     /// Where `member` stands: the items of its leaf, and the index of its first item.
+    #[inline]
     pub(crate) fn find(&self, member: &[u8]) -> Option<(&Packed, usize)> {
         match self {
             Entries::Small(tree) => {
@@ -272,9 +288,10 @@ impl<const S: usize> Entries<S> {
         tree.leaves().find_map(|(start, leaf)| Some(start + leaf.items.find(member, 0, S)? / S))
     }
 
-    /// Adds the entry, or replaces all but the member of the one that is there. True if it was added.
+    /// Adds the entry, or replaces all but the member of the one that is there. True if it was added. The small form has
+    /// no suffix.
     pub(crate) fn put(&mut self, entry: [&[u8]; S]) -> bool {
-        let member = entry[0];
+        let member = member_of::<SUFFIX>(entry[0]);
         match self {
             Entries::Small(tree) => match Self::small_rank(tree, member) {
                 Some(rank) if S == 1 => {
@@ -289,7 +306,7 @@ impl<const S: usize> Entries<S> {
                 }
                 None => {
                     tree.edit(&mut ByRank::insertion(tree.len()), |leaf, _| {
-                        entry.iter().for_each(|item| leaf.items.push(item));
+                        leaf.items.insert_all(leaf.items.len(), entry, &[]);
                     });
                     true
                 }
@@ -298,11 +315,14 @@ impl<const S: usize> Entries<S> {
                 let hash = member_hash(member);
                 let mut seek = by_place(place_of(hash));
                 // Without values to replace, a member that is there must not cost a shared leaf its copy.
-                if S == 1 && tree.leaf(&mut seek).find(member, tag_of(hash)).is_some() {
+                if S == 1 && SUFFIX == 0 && tree.leaf(&mut seek).find(member, tag_of(hash)).is_some() {
                     return false;
                 }
                 tree.edit(&mut seek, |leaf, _| match leaf.find(member, tag_of(hash)) {
                     Some(found) => {
+                        if SUFFIX > 0 {
+                            leaf.items.set(found * S, entry[0]);
+                        }
                         replace_values(&mut leaf.items, found, &entry);
                         false
                     }
@@ -331,6 +351,19 @@ impl<const S: usize> Entries<S> {
                 true
             }
         }
+    }
+
+    /// Removes the entry of `member`, which is known to be there: in one descent. False if it is not.
+    pub(crate) fn remove_known(&mut self, member: &[u8]) -> bool {
+        let Entries::Large(tree) = self else { return self.remove(member) };
+        let hash = member_hash(member);
+        tree.edit(&mut by_place(place_of(hash)), |leaf, _| {
+            let found = leaf.find(member, tag_of(hash));
+            if let Some(found) = found {
+                leaf.remove_range(found..found + 1);
+            }
+            found.is_some()
+        })
     }
 
     /// Removes the entry of rank `rank`, which must exist.
@@ -372,7 +405,7 @@ impl<const S: usize> Entries<S> {
         let (mut leaf, mut rank) = tree.find(&mut by_place(cursor));
         loop {
             order.clear();
-            order.extend((0..leaf.len()).map(|i| (place_of(member_hash(leaf.items.get(i * S))), i)));
+            order.extend((0..leaf.len()).map(|i| (place_of(member_hash(leaf.member(i))), i)));
             order.retain(|&(place, _)| place >= cursor);
             order.sort_unstable();
             let mut last = None;
@@ -413,50 +446,57 @@ fn replace_values<const S: usize>(items: &mut Packed, entry: usize, new: &[&[u8]
 }
 
 /// Collects distinct entries in any order and builds their large form at once.
-pub(crate) struct EntriesBuilder<const S: usize> {
+pub(crate) struct EntriesBuilder<const S: usize, const SUFFIX: usize = 0> {
     order: Vec<(u64, u32, u32)>,
     pages: Vec<Packed>,
 }
 
-impl<const S: usize> Default for EntriesBuilder<S> {
+impl<const S: usize, const SUFFIX: usize> Default for EntriesBuilder<S, SUFFIX> {
     fn default() -> Self {
         EntriesBuilder { order: Vec::new(), pages: Vec::new() }
     }
 }
 
-impl<const S: usize> EntriesBuilder<S> {
+impl<const S: usize, const SUFFIX: usize> EntriesBuilder<S, SUFFIX> {
     /// Adds an entry whose member was not added before.
     pub(crate) fn push(&mut self, entry: [&[u8]; S]) {
-        if self.pages.last().is_none_or(|page| page.fill_bytes() > 4 * LEAF_FILL_BYTES_MAX) {
-            self.pages.push(Packed::default());
+        if self.pages.last().is_none_or(|page| page.fill_bytes() > PAGE_FILL_BYTES_MAX) {
+            let mut page = Packed::default();
+            // The first may be the only one, of few entries.
+            if !self.pages.is_empty() {
+                page.reserve(PAGE_FILL_BYTES_MAX * 9 / 8);
+            }
+            self.pages.push(page);
         }
         let page_index = self.pages.len() - 1;
         let page = &mut self.pages[page_index];
-        self.order.push((member_hash(entry[0]), page_index as u32, page.len() as u32));
-        entry.iter().for_each(|item| page.push(item));
+        let hash = member_hash(member_of::<SUFFIX>(entry[0]));
+        self.order.push((hash, page_index as u32, (page.len() / S) as u32));
+        page.insert_all(page.len(), entry, &[]);
     }
 
-    pub(crate) fn finish(mut self) -> Entries<S> {
+    pub(crate) fn finish(mut self) -> Entries<S, SUFFIX> {
         self.order.sort_unstable();
         let mut builder = TreeBuilder::default();
-        let mut leaf = TaggedLeaf::<S>::default();
+        let mut leaf = TaggedLeaf::<S, SUFFIX>::default();
         let (mut leaf_place, mut last_place) = (0, 0);
-        for &(hash, page, item) in &self.order {
+        for &(hash, page, entry) in &self.order {
             let place = place_of(hash);
             // Entries of one place must share a leaf.
             if leaf.fill_bytes() > LEAF_FILL_BYTES_BUILT && place != last_place {
-                leaf.shrink_to_fit();
+                leaf.items.shrink();
                 builder.push(leaf_place, std::mem::take(&mut leaf));
+                leaf.items.reserve(LEAF_FILL_BYTES_BUILT * 9 / 8);
                 leaf_place = place;
             }
-            leaf.push_from(&self.pages[page as usize], item as usize / S, tag_of(hash));
+            leaf.push_from(&self.pages[page as usize], entry as usize, tag_of(hash));
             last_place = place;
         }
         if leaf.len() > 0 {
-            leaf.shrink_to_fit();
+            leaf.items.shrink();
             builder.push(leaf_place, leaf);
         }
-        Entries::Large(builder.finish())
+        Entries::Large(Box::new(builder.finish()))
     }
 }
 

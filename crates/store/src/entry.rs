@@ -29,6 +29,8 @@ const _: () = assert!(INLINE_BYTES_MAX <= u16::MAX as usize);
 const HEADER_BYTES: usize = 8;
 const WORD_BYTES: usize = 8;
 const VALUE_BYTES: usize = size_of::<Value>();
+const _: () =
+    assert!(VALUE_BYTES == 24, "a small collection's entry is a third of what it costs beyond its elements");
 const _: () = assert!(VALUE_BYTES.is_multiple_of(8) && align_of::<Value>() <= 8);
 // The flags are the low byte of the first word, and a table word keeps 16 bits above an address.
 const _: () = assert!(cfg!(target_endian = "little") && usize::BITS == 64);

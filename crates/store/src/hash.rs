@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crate::ZSet;
 use crate::encoding::{Encoding, Thresholds};
-use crate::entries::{Entries, EntriesIter};
+use crate::entries::{Entries, EntriesBuilder, EntriesIter};
 use crate::packed::Packed;
 
 /// Sizes at which the ends leave their small form; nothing shows it.
@@ -69,6 +69,31 @@ impl Hash {
     /// A hash without fields.
     pub fn new() -> Self {
         Hash::default()
+    }
+
+    /// The hash of distinct fields with values, in any order. Takes the smallest form that the thresholds allow. Cheaper
+    /// than setting one by one.
+    pub fn from_fields<F: AsRef<[u8]>, V: AsRef<[u8]>>(
+        fields: impl IntoIterator<Item = (F, V)>,
+        thresholds: &Thresholds,
+    ) -> Self {
+        let mut fields = fields.into_iter();
+        let mut entries = Entries::default();
+        while !entries.is_large() {
+            match fields.next() {
+                Some((field, value)) => put(&mut entries, field.as_ref(), value.as_ref(), thresholds),
+                None => return Hash { form: Form::Plain(entries) },
+            };
+        }
+        let mut builder = EntriesBuilder::default();
+        let mut small = EntriesIter::new(&entries);
+        while let Some((items, at)) = small.next() {
+            builder.push([items.get(at), items.get(at + 1)]);
+        }
+        for (field, value) in fields {
+            builder.push([field.as_ref(), value.as_ref()]);
+        }
+        Hash { form: Form::Plain(builder.finish()) }
     }
 
     /// Number of fields, those past their end included.

@@ -1,176 +1,118 @@
 //! A packed sequence of byte strings: the body of every small collection and of every tree leaf.
 //!
 //! # Format
-//! One buffer of `D + 2 * count` bytes. An item's length is not stored: it ends where the next one starts.
+//! One allocation (`packed/buffer.rs`), shared by clones until one is written to. Its body:
 //!
-//! | offset | bytes | holds |
-//! |---|---|---|
-//! | 0 | D | the items' bytes, one after the other |
-//! | D + 2 * i | 2 | slot of item `i`, little-endian: bits 0-14 where its bytes start, bit 15 set if it is a blob |
+//! | bytes | holds |
+//! |---|---|
+//! | L | the lead: what the owner keeps beside the items, of the same size for each of its entries |
+//! | D | the items' bytes, one after the other |
+//! | W * count | a slot for each item: where its bytes start in D |
 //!
-//! A blob is an item too long to copy whenever its leaf is copied. It has no bytes in the buffer; it stands in a
-//! side list of shared allocations, which keeps the items' order.
+//! W is 0 as long as all items are equally long, as ids and hashes are; 1 while D is at most 255; else 2. An item ends
+//! where the next one starts.
 //!
-//! Invariants: slots never decrease (bit 15 aside); D <= 32,767; the k-th slot with bit 15 set owns the k-th blob.
+//! A blob is an item too long to copy whenever its leaf is copied: its data are a reference to a shared allocation, and
+//! bit 15 of its slot is set. There are blobs only where W is 2.
+//!
+//! Invariants: slots never decrease (bit 15 aside); D <= 32,767.
 
-use std::ops::Deref;
+mod buffer;
+mod text;
+
+use std::ops::Range;
 use std::sync::Arc;
+
+use buffer::{BLOB_BYTES, BLOB_FLAG, Buffer, Meta, Room, Shape};
+
+pub(crate) use text::Decimal;
+pub use text::{Bytes, canonical_integer};
 
 /// Longest item kept in the buffer, in bytes. Longer ones become blobs.
 pub const INLINE_BYTES_MAX: usize = 1024;
-/// What a blob counts for in [`Packed::fill_bytes`]: its slot, its handle and the bookkeeping of its allocation.
-const BLOB_FILL_BYTES: usize = 64;
-const BLOB_FLAG: u16 = 0x8000;
-const OFFSET_MASK: u16 = 0x7fff;
-const SLOT_BYTES: usize = 2;
+/// What a blob counts for in [`Packed::fill_bytes`] beyond its slot and data: the bookkeeping of its allocation.
+const BLOB_FILL_BYTES: usize = 46;
+/// Reference counts and the allocator's rounding, for each blob.
+const BLOB_HEAP_BYTES: usize = 32;
+const DATA_BYTES_MAX: usize = 0x7fff;
+const NARROW_DATA_BYTES_MAX: usize = 0xff;
 
-/// A byte string handed out by a collection: a slice of it, or the text of an integer that is not stored as text.
-#[derive(Clone, Copy)]
-pub struct Bytes<'a>(Repr<'a>);
-
-#[derive(Clone, Copy)]
-enum Repr<'a> {
-    Slice(&'a [u8]),
-    Decimal(Decimal),
-}
-
-impl<'a> Bytes<'a> {
-    pub(crate) fn slice(slice: &'a [u8]) -> Self {
-        Bytes(Repr::Slice(slice))
-    }
-
-    pub(crate) fn integer(value: i64) -> Self {
-        Bytes(Repr::Decimal(Decimal::new(value)))
-    }
-}
-
-impl Deref for Bytes<'_> {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match &self.0 {
-            Repr::Slice(slice) => slice,
-            Repr::Decimal(decimal) => decimal.as_slice(),
-        }
-    }
-}
-
-impl AsRef<[u8]> for Bytes<'_> {
-    fn as_ref(&self) -> &[u8] {
-        self
-    }
-}
-
-impl std::fmt::Debug for Bytes<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "b\"{}\"", self.escape_ascii())
-    }
-}
-
-impl PartialEq<[u8]> for Bytes<'_> {
-    fn eq(&self, other: &[u8]) -> bool {
-        **self == *other
-    }
-}
-
-/// An integer's decimal text, held in place.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Decimal {
-    text: [u8; 20],
-    len: u8,
-}
-
-impl Decimal {
-    pub(crate) fn new(value: i64) -> Self {
-        let mut reversed = [0u8; 20];
-        let mut digits = 0;
-        let mut rest = value.unsigned_abs();
-        loop {
-            reversed[digits] = b'0' + (rest % 10) as u8;
-            rest /= 10;
-            digits += 1;
-            if rest == 0 {
-                break;
-            }
-        }
-        if value < 0 {
-            reversed[digits] = b'-';
-            digits += 1;
-        }
-        let mut decimal = Decimal { text: [0; 20], len: digits as u8 };
-        for (to, from) in decimal.text.iter_mut().zip(reversed[..digits].iter().rev()) {
-            *to = *from;
-        }
-        decimal
-    }
-
-    pub(crate) fn as_slice(&self) -> &[u8] {
-        &self.text[..self.len as usize]
-    }
-}
-
-/// The integer that `text` is the one canonical decimal form of: no sign but `-`, no leading zero, within 64 bits.
-pub fn canonical_integer(text: &[u8]) -> Option<i64> {
-    let (negative, digits) = match text {
-        [b'-', digits @ ..] => (true, digits),
-        digits => (false, digits),
-    };
-    match digits {
-        [] => return None,
-        [b'0'] => return (!negative).then_some(0),
-        [b'0', ..] => return None,
-        _ if digits.len() > 19 => return None,
-        _ => {}
-    }
-    let mut value: u64 = 0;
-    for &digit in digits {
-        let digit = digit.wrapping_sub(b'0');
-        if digit > 9 {
-            return None;
-        }
-        value = value * 10 + u64::from(digit);
-    }
-    if negative { 0i64.checked_sub_unsigned(value) } else { i64::try_from(value).ok() }
-}
-
-/// A sequence of byte strings in one buffer. See the module's text for its format.
+/// A sequence of byte strings in one buffer. `Clone` is O(1); a writer copies a shared buffer. See the module's text for
+/// the format.
 #[derive(Clone, Default)]
-pub struct Packed {
-    buffer: Vec<u8>,
-    count: u32,
-    blobs: Option<Box<Blobs>>,
+pub struct Packed(Buffer);
+
+/// An item on its way into a sequence.
+enum Piece<'a> {
+    Inline(&'a [u8]),
+    Blob(Arc<[u8]>),
 }
 
-#[derive(Clone, Default)]
-struct Blobs {
-    items: Vec<Arc<[u8]>>,
-    bytes: usize,
+impl<'a> Piece<'a> {
+    /// A blob if it is long, or does not fit beside `data_bytes` of others, which then count it, too.
+    fn new(item: &'a [u8], data_bytes: &mut usize) -> Piece<'a> {
+        let is_inline = item.len() <= INLINE_BYTES_MAX && *data_bytes + item.len() <= DATA_BYTES_MAX;
+        let piece = if is_inline { Piece::Inline(item) } else { Piece::Blob(Arc::from(item)) };
+        *data_bytes += piece.data_bytes();
+        piece
+    }
+
+    fn data_bytes(&self) -> usize {
+        match self {
+            Piece::Inline(bytes) => bytes.len(),
+            Piece::Blob(_) => BLOB_BYTES,
+        }
+    }
+
+    fn is_blob(&self) -> bool {
+        matches!(self, Piece::Blob(_))
+    }
+}
+
+/// Where an item's data are, from the start of the body, and whether they are a blob's.
+struct Place {
+    start: usize,
+    end: usize,
+    is_blob: bool,
 }
 
 impl Packed {
     /// Number of items.
+    #[inline]
     pub fn len(&self) -> usize {
-        self.count as usize
+        usize::from(self.0.meta().count)
     }
 
-    /// What this sequence weighs when deciding whether a leaf is full: the buffer, and a token for each blob.
+    /// What this sequence weighs when deciding whether a leaf is full: at least a byte for each item.
     pub fn fill_bytes(&self) -> usize {
-        self.buffer.len() + self.blobs.as_ref().map_or(0, |blobs| blobs.items.len() * BLOB_FILL_BYTES)
+        let meta = self.0.meta();
+        let slot_bytes = meta.shape.slot_bytes().max(1);
+        meta.slots_at() + slot_bytes * usize::from(meta.count) + BLOB_FILL_BYTES * usize::from(meta.blobs)
     }
 
     /// Bytes of memory behind this value, blobs included.
+    #[inline]
     pub fn heap_bytes(&self) -> usize {
-        let blob_bytes = self.blobs.as_ref().map_or(0, |blobs| blobs.bytes + blobs.items.len() * 32 + 32);
-        self.buffer.capacity() + blob_bytes
+        if self.0.meta().blobs > 0 { self.heap_bytes_with_blobs() } else { self.0.capacity_bytes() }
+    }
+
+    fn heap_bytes_with_blobs(&self) -> usize {
+        let places = (0..self.len()).map(|index| self.place(index)).filter(|place| place.is_blob);
+        let blobs: usize = places.map(|place| self.0.blob(place.start).len() + BLOB_HEAP_BYTES).sum();
+        self.0.capacity_bytes() + blobs
+    }
+
+    /// True if both are clones between which nothing was written.
+    pub fn is_same(&self, other: &Packed) -> bool {
+        self.0.is_same(&other.0)
     }
 
     /// The item at `index`. Panics when there is none.
     #[inline]
     pub fn get(&self, index: usize) -> &[u8] {
         assert!(index < self.len(), "packed: item {index} of {}", self.len());
-        let data_len = self.data_len();
-        let (start, end) = self.bounds(index, data_len);
-        if start & usize::from(BLOB_FLAG) == 0 { &self.buffer[start..end] } else { self.blob(index) }
+        let place = self.place(index);
+        if place.is_blob { self.0.blob(place.start) } else { &self.0.body()[place.start..place.end] }
     }
 
     /// All items in order.
@@ -180,22 +122,41 @@ impl Packed {
 
     /// The first index at or after `from`, in steps of `stride`, whose item equals `wanted`.
     pub fn find(&self, wanted: &[u8], from: usize, stride: usize) -> Option<usize> {
-        let data_len = self.data_len();
-        let count = self.len();
-        let mut index = from;
-        while index < count {
-            let (start, end) = self.bounds(index, data_len);
-            let equal = if start & usize::from(BLOB_FLAG) == 0 {
-                end - start == wanted.len() && self.buffer[start..end] == *wanted
-            } else {
-                self.blob(index) == wanted
-            };
-            if equal {
-                return Some(index);
-            }
-            index += stride;
+        let shape = self.0.meta().shape;
+        if shape.slot_bytes() == 0 && wanted.len() != shape.item_bytes() {
+            return None;
         }
-        None
+        if shape.slot_bytes() == 0 && !wanted.is_empty() {
+            let items = self.0.body()[self.lead().len()..].chunks_exact(wanted.len()).enumerate();
+            return items
+                .skip(from)
+                .step_by(stride)
+                .find(|(_, item)| *item == wanted)
+                .map(|(index, _)| index);
+        }
+        (from..self.len()).step_by(stride).find(|&index| {
+            let place = self.place(index);
+            // Lengths first: of most items nothing more is looked at.
+            if place.is_blob {
+                self.0.blob(place.start) == wanted
+            } else {
+                place.end - place.start == wanted.len() && self.0.body()[place.start..place.end] == *wanted
+            }
+        })
+    }
+
+    /// What the owner keeps beside the items.
+    #[inline]
+    pub fn lead(&self) -> &[u8] {
+        &self.0.body()[..usize::from(self.0.meta().lead_bytes)]
+    }
+
+    /// Replaces the whole lead by one of another size.
+    pub fn set_lead(&mut self, lead: &[u8]) {
+        let lead_bytes = usize::from(self.0.meta().lead_bytes);
+        let end = self.len();
+        self.remove(end..end, 0..lead_bytes);
+        self.insert_pieces::<0>(end, 0, lead, []);
     }
 
     /// Appends an item.
@@ -205,209 +166,382 @@ impl Packed {
 
     /// Inserts `item` before the item at `index`, or at the end. Panics when `index` is past the end.
     pub fn insert(&mut self, index: usize, item: &[u8]) {
+        self.insert_all(index, [item], &[]);
+    }
+
+    /// Inserts the items of one entry before the item at `index`, a multiple of their number, or at the end, and the
+    /// entry's part of the lead, which is equally long for all entries.
+    #[inline]
+    pub fn insert_all<const S: usize>(&mut self, index: usize, items: [&[u8]; S], lead: &[u8]) {
+        let mut data_bytes = usize::from(self.0.meta().data_bytes);
+        let pieces = items.map(|item| Piece::new(item, &mut data_bytes));
+        self.insert_pieces(index, index / S * lead.len(), lead, pieces);
+    }
+
+    /// Appends entry `entry` of `S` items of `other`, sharing blobs.
+    pub(crate) fn push_from<const S: usize>(&mut self, other: &Packed, entry: usize, lead: &[u8]) {
+        let mut data_bytes = usize::from(self.0.meta().data_bytes);
+        let pieces = std::array::from_fn::<_, S, _>(|i| {
+            let place = other.place(entry * S + i);
+            if place.is_blob {
+                Piece::Blob(other.0.share_blob(place.start))
+            } else {
+                Piece::new(&other.0.body()[place.start..place.end], &mut data_bytes)
+            }
+        });
+        let lead_at = self.lead().len();
+        self.insert_pieces(self.len(), lead_at, lead, pieces);
+    }
+
+    fn insert_pieces<const K: usize>(
+        &mut self,
+        index: usize,
+        lead_at: usize,
+        lead: &[u8],
+        pieces: [Piece<'_>; K],
+    ) {
         let count = self.len();
         assert!(index <= count, "packed: insert at {index} of {count}");
-        let data_len = self.data_len();
-        let inline = item.len() <= INLINE_BYTES_MAX && data_len + item.len() <= usize::from(OFFSET_MASK);
-        let added = if inline { item.len() } else { 0 };
-        let start = self.offset(index, data_len);
-        if !inline {
-            let rank = self.blob_rank(index);
-            let blobs = self.blobs.get_or_insert_default();
-            blobs.items.insert(rank, Arc::from(item));
-            blobs.bytes += item.len();
+        assert!(count + K <= usize::from(u16::MAX), "packed: a leaf splits long before");
+        let added = pieces.iter().map(Piece::data_bytes).sum();
+        assert!(self.lead().len() + lead.len() <= usize::from(u16::MAX), "packed: a leaf splits long before");
+        let shape = self.shape_for(&pieces, added);
+        if count > 0 && shape != self.0.meta().shape {
+            self.reshape(shape);
         }
-        let old_len = self.buffer.len();
-        self.grow(added + SLOT_BYTES);
-        self.buffer.resize(old_len + added + SLOT_BYTES, 0);
-        let slot_at = data_len + SLOT_BYTES * index;
-        self.buffer.copy_within(slot_at..old_len, slot_at + added + SLOT_BYTES);
-        self.buffer.copy_within(start..slot_at, start + added);
-        self.buffer[start..start + added].copy_from_slice(if inline { item } else { &[] });
-        let slot = start as u16 | if inline { 0 } else { BLOB_FLAG };
-        let slot_at = slot_at + added;
-        self.buffer[slot_at..slot_at + SLOT_BYTES].copy_from_slice(&slot.to_le_bytes());
-        self.count += 1;
-        shift_slots(&mut self.buffer[slot_at + SLOT_BYTES..], added as u16);
+        let old = Meta { shape, ..self.0.meta() };
+        let (slot_bytes, slots_at) = (old.shape.slot_bytes(), old.slots_at());
+        let start = self.start_of(index);
+        let data_bytes = usize::from(old.data_bytes) + added;
+        assert!(data_bytes <= DATA_BYTES_MAX, "packed: a leaf splits long before");
+        let meta = Meta {
+            count: (count + K) as u16,
+            lead_bytes: old.lead_bytes + lead.len() as u16,
+            data_bytes: data_bytes as u16,
+            blobs: old.blobs + pieces.iter().filter(|piece| piece.is_blob()).count() as u16,
+            shape: old.shape,
+        };
+        let slots_in = slots_at + slot_bytes * index;
+        let gaps = [(lead_at, lead.len()), (start, added), (slots_in, slot_bytes * K)];
+        let body = self.0.open(gaps, meta);
+        body[lead_at..lead_at + lead.len()].copy_from_slice(lead);
+        let data_at = usize::from(meta.lead_bytes);
+        let mut at = start + lead.len();
+        let mut slot_at = slots_in + lead.len() + added;
+        shift_slots(&mut body[slot_at + slot_bytes * K..], slot_bytes, added as u16);
+        let mut blobs = [const { None }; K];
+        for (blob, piece) in blobs.iter_mut().zip(pieces) {
+            let slot = (at - data_at) as u16 | if piece.is_blob() { BLOB_FLAG } else { 0 };
+            body[slot_at..slot_at + slot_bytes].copy_from_slice(&slot.to_le_bytes()[..slot_bytes]);
+            slot_at += slot_bytes;
+            let end = at + piece.data_bytes();
+            match piece {
+                Piece::Inline(bytes) => body[at..end].copy_from_slice(bytes),
+                Piece::Blob(bytes) => *blob = Some((at, bytes)),
+            }
+            at = end;
+        }
+        for (at, blob) in blobs.into_iter().flatten() {
+            self.0.put_blob(at, blob);
+        }
+    }
+
+    /// The narrowest shape that can take the pieces, too.
+    #[inline]
+    fn shape_for(&self, pieces: &[Piece<'_>], added: usize) -> Shape {
+        let meta = self.0.meta();
+        let Some(first) = pieces.first() else { return meta.shape };
+        let item_bytes = if meta.count == 0 { first.data_bytes() } else { meta.shape.item_bytes() };
+        let is_plain = meta.blobs == 0 && !pieces.iter().any(Piece::is_blob);
+        let is_uniform = (meta.count == 0 || meta.shape.slot_bytes() == 0)
+            && pieces.iter().all(|piece| piece.data_bytes() == item_bytes);
+        let may_be_narrow = (meta.count == 0 || meta.shape != Shape::WIDE)
+            && usize::from(meta.data_bytes) + added <= NARROW_DATA_BYTES_MAX;
+        match is_plain {
+            true if is_uniform => Shape::uniform(item_bytes),
+            true if may_be_narrow => Shape::NARROW,
+            _ => Shape::WIDE,
+        }
+    }
+
+    /// Changes to a wider shape. There are no blobs yet.
+    #[cold]
+    fn reshape(&mut self, shape: Shape) {
+        let old = self.0.meta();
+        debug_assert_eq!(old.blobs, 0, "packed: blobs have the widest slots");
+        let meta = Meta { shape, ..old };
+        let mut wider = Buffer::zeroed(meta, Room::Some);
+        let body = wider.body_mut();
+        body[..old.slots_at()].copy_from_slice(&self.0.body()[..old.slots_at()]);
+        let slot_bytes = shape.slot_bytes();
+        let mut slot_at = old.slots_at();
+        for index in 0..self.len() {
+            let start = (self.place(index).start - usize::from(old.lead_bytes)) as u16;
+            body[slot_at..slot_at + slot_bytes].copy_from_slice(&start.to_le_bytes()[..slot_bytes]);
+            slot_at += slot_bytes;
+        }
+        self.0 = wider;
     }
 
     /// Replaces the item at `index`. Panics when there is none.
     pub fn set(&mut self, index: usize, item: &[u8]) {
         assert!(index < self.len(), "packed: set {index} of {}", self.len());
-        let data_len = self.data_len();
-        let (start, end) = self.bounds(index, data_len);
-        if start & usize::from(BLOB_FLAG) == 0 && end - start == item.len() {
-            self.buffer[start..end].copy_from_slice(item);
+        let place = self.place(index);
+        if !place.is_blob && place.end - place.start == item.len() {
+            self.0.body_mut()[place.start..place.end].copy_from_slice(item);
         } else {
-            self.remove(index..index + 1);
+            self.remove(index..index + 1, 0..0);
             self.insert(index, item);
         }
     }
 
-    /// Removes the items of `range`. Panics when it reaches past the end.
-    pub fn remove(&mut self, range: std::ops::Range<usize>) {
+    /// Removes the items of `range`, and the bytes `lead` of the lead. Panics when they reach past the ends.
+    pub fn remove(&mut self, range: Range<usize>, lead: Range<usize>) {
         let count = self.len();
         assert!(range.start <= range.end && range.end <= count, "packed: remove {range:?} of {count}");
-        if range.is_empty() {
+        assert!(
+            lead.start <= lead.end && lead.end <= self.lead().len(),
+            "packed: remove {lead:?} of the lead"
+        );
+        if range.is_empty() && lead.is_empty() {
             return;
         }
-        let data_len = self.data_len();
-        let (low, high) = (self.offset(range.start, data_len), self.offset(range.end, data_len));
-        if self.blobs.is_some() {
-            let ranks = self.blob_rank(range.start)..self.blob_rank(range.end);
-            self.drop_blobs(ranks);
+        if self.0.meta().blobs > 0 {
+            self.0.drop_blobs(range.clone());
         }
-        let cut = high - low;
-        let first_slot = data_len + SLOT_BYTES * range.start;
-        self.buffer.copy_within(high..first_slot, low);
-        let tail_at = first_slot - cut;
-        self.buffer.copy_within(data_len + SLOT_BYTES * range.end.., tail_at);
-        self.buffer.truncate(self.buffer.len() - cut - SLOT_BYTES * range.len());
-        self.count -= range.len() as u32;
-        shift_slots(&mut self.buffer[tail_at..], (cut as u16).wrapping_neg());
-        if self.buffer.capacity() > 2 * self.buffer.len() + 64 {
-            self.buffer.shrink_to(self.buffer.len() + self.buffer.len() / 8);
-        }
+        let old = self.0.meta();
+        let (low, high) = (self.start_of(range.start), self.start_of(range.end));
+        let (cut, slot_bytes) = (high - low, old.shape.slot_bytes());
+        let meta = Meta {
+            count: old.count - range.len() as u16,
+            lead_bytes: old.lead_bytes - lead.len() as u16,
+            data_bytes: old.data_bytes - cut as u16,
+            ..old
+        };
+        let slots = (old.slots_at() + slot_bytes * range.start, slot_bytes * range.len());
+        let tail_at = meta.slots_at() + slot_bytes * range.start;
+        let body = self.0.close([(lead.start, lead.len()), (low, cut), slots], meta);
+        shift_slots(&mut body[tail_at..], slot_bytes, (cut as u16).wrapping_neg());
+        self.0.trim();
     }
 
-    /// Keeps the items before `index` and returns the others.
-    pub fn split_off(&mut self, index: usize) -> Packed {
-        let count = self.len();
-        assert!(index <= count, "packed: split at {index} of {count}");
-        let data_len = self.data_len();
-        let start = self.offset(index, data_len);
-        let mut right = Packed { count: (count - index) as u32, ..Packed::default() };
-        right.buffer.reserve_exact(self.buffer.len() - start - SLOT_BYTES * index);
-        right.buffer.extend_from_slice(&self.buffer[start..data_len]);
-        right.buffer.extend_from_slice(&self.buffer[data_len + SLOT_BYTES * index..]);
-        shift_slots(&mut right.buffer[data_len - start..], (start as u16).wrapping_neg());
-        if self.blobs.is_some() {
-            let rank = self.blob_rank(index);
-            if let Some(blobs) = &mut self.blobs {
-                let items = blobs.items.split_off(rank);
-                if !items.is_empty() {
-                    let bytes = items.iter().map(|item| item.len()).sum();
-                    blobs.bytes -= bytes;
-                    right.blobs = Some(Box::new(Blobs { items, bytes }));
-                }
-                if blobs.items.is_empty() {
-                    self.blobs = None;
-                }
-            }
-        }
-        self.buffer.copy_within(data_len..data_len + SLOT_BYTES * index, start);
-        self.buffer.truncate(start + SLOT_BYTES * index);
-        self.buffer.shrink_to_fit();
-        self.count = index as u32;
+    /// Keeps the items before `index` and the lead before `lead_at`, and returns the others.
+    pub fn split_off(&mut self, index: usize, lead_at: usize) -> Packed {
+        let (count, lead_bytes) = (self.len(), self.lead().len());
+        assert!(index <= count && lead_at <= lead_bytes, "packed: split at {index} of {count}");
+        // The clone shares the buffer: each side then copies its part.
+        let mut right = self.clone();
+        right.remove(0..index, 0..lead_at);
+        self.remove(index..count, lead_at..lead_bytes);
+        self.0.fit(Room::Some);
         right
     }
 
-    /// Appends all items of `right`.
+    /// Appends all items of `right`, and its lead.
     pub fn append(&mut self, right: &Packed) {
-        let (left_data, right_data) = (self.data_len(), right.data_len());
-        if left_data + right_data > usize::from(OFFSET_MASK) {
-            for item in right.iter() {
-                self.push(item);
-            }
-            return;
+        self.reserve(right.0.meta().body_bytes());
+        for index in 0..right.len() {
+            self.push_from::<1>(right, index, &[]);
         }
-        let old_len = self.buffer.len();
-        self.buffer.reserve_exact(right.buffer.len());
-        self.buffer.resize(old_len + right_data, 0);
-        self.buffer.copy_within(left_data..old_len, left_data + right_data);
-        self.buffer[left_data..left_data + right_data].copy_from_slice(&right.buffer[..right_data]);
-        self.buffer.extend_from_slice(&right.buffer[right_data..]);
-        shift_slots(&mut self.buffer[old_len + right_data..], left_data as u16);
-        self.count += right.count;
-        if let Some(more) = &right.blobs {
-            let blobs = self.blobs.get_or_insert_default();
-            blobs.items.extend(more.items.iter().cloned());
-            blobs.bytes += more.bytes;
-        }
+        self.insert_pieces::<0>(self.len(), self.lead().len(), right.lead(), []);
     }
 
-    /// Appends item `index` of `other`, sharing it if it is a blob.
-    pub(crate) fn push_from(&mut self, other: &Packed, index: usize) {
-        if other.slot(index, other.data_len()) & BLOB_FLAG == 0 {
-            return self.push(other.get(index));
-        }
-        let Some(source) = &other.blobs else { return };
-        let item = source.items[other.blob_rank(index)].clone();
-        let data_len = self.data_len();
-        let blobs = self.blobs.get_or_insert_default();
-        blobs.bytes += item.len();
-        blobs.items.push(item);
-        self.buffer.extend_from_slice(&(data_len as u16 | BLOB_FLAG).to_le_bytes());
-        self.count += 1;
+    /// Makes room for `bytes` more bytes, slots and lead included.
+    pub(crate) fn reserve(&mut self, bytes: usize) {
+        self.0.reserve(self.0.meta().body_bytes() + bytes);
     }
 
     /// Gives back memory reserved for growth.
     pub(crate) fn shrink_to_fit(&mut self) {
-        self.buffer.shrink_to_fit();
+        self.0.fit(Room::None);
+    }
+
+    /// Gives back memory reserved for more growth than usual.
+    pub(crate) fn shrink(&mut self) {
+        self.0.fit(Room::Some);
+    }
+
+    /// Where item `index` starts in the body; where the items end, for an index at the end.
+    #[inline]
+    fn start_of(&self, index: usize) -> usize {
+        if index < self.len() { self.place(index).start } else { self.0.meta().slots_at() }
     }
 
     #[inline]
-    fn data_len(&self) -> usize {
-        self.buffer.len() - SLOT_BYTES * self.len()
-    }
-
-    #[inline]
-    fn slot(&self, index: usize, data_len: usize) -> u16 {
-        let at = data_len + SLOT_BYTES * index;
-        u16::from_le_bytes([self.buffer[at], self.buffer[at + 1]])
-    }
-
-    /// Where item `index` starts; where the items end, for an index at the end.
-    #[inline]
-    fn offset(&self, index: usize, data_len: usize) -> usize {
-        if index < self.len() { usize::from(self.slot(index, data_len) & OFFSET_MASK) } else { data_len }
-    }
-
-    /// Start (with the blob flag) and end of item `index`.
-    #[inline]
-    fn bounds(&self, index: usize, data_len: usize) -> (usize, usize) {
-        (usize::from(self.slot(index, data_len)), self.offset(index + 1, data_len))
-    }
-
-    fn blob(&self, index: usize) -> &[u8] {
-        let rank = self.blob_rank(index);
-        self.blobs.as_ref().map_or(&[], |blobs| &blobs.items[rank])
-    }
-
-    /// Number of blobs before item `index`.
-    fn blob_rank(&self, index: usize) -> usize {
-        if self.blobs.is_none() {
-            return 0;
+    fn place(&self, index: usize) -> Place {
+        let meta = self.0.meta();
+        let lead_bytes = usize::from(meta.lead_bytes);
+        let slots_at = meta.slots_at();
+        let slot_bytes = meta.shape.slot_bytes();
+        if slot_bytes == 0 {
+            let start = lead_bytes + index * meta.shape.item_bytes();
+            return Place { start, end: start + meta.shape.item_bytes(), is_blob: false };
         }
-        let data_len = self.data_len();
-        (0..index).filter(|&i| self.slot(i, data_len) & BLOB_FLAG != 0).count()
-    }
-
-    fn drop_blobs(&mut self, ranks: std::ops::Range<usize>) {
-        if let Some(blobs) = &mut self.blobs {
-            let dropped: usize = blobs.items.drain(ranks).map(|item| item.len()).sum();
-            blobs.bytes -= dropped;
-            if blobs.items.is_empty() {
-                self.blobs = None;
-            }
-        }
-    }
-
-    /// Doubling would leave leaves a third empty; steps of a quarter cost a copy of a few hundred bytes now and then.
-    fn grow(&mut self, added: usize) {
-        if self.buffer.capacity() - self.buffer.len() < added {
-            self.buffer.reserve_exact(added.max(self.buffer.len() / 4));
-        }
+        let slots = &self.0.body()[slots_at..];
+        let slot = |index: usize| match slot_bytes {
+            1 => u16::from(slots[index]),
+            _ => u16::from_le_bytes([slots[2 * index], slots[2 * index + 1]]),
+        };
+        let first = slot(index);
+        let end = if index + 1 < usize::from(meta.count) {
+            lead_bytes + usize::from(slot(index + 1) & !BLOB_FLAG)
+        } else {
+            slots_at
+        };
+        let start = lead_bytes + usize::from(first & !BLOB_FLAG);
+        Place { start, end, is_blob: first & BLOB_FLAG != 0 }
     }
 }
 
 /// Adds `by`, modulo 2^16, to every slot in `slots`. Blob flags survive since offsets stay below bit 15.
-fn shift_slots(slots: &mut [u8], by: u16) {
+fn shift_slots(slots: &mut [u8], slot_bytes: usize, by: u16) {
     if by == 0 {
         return;
     }
-    for slot in slots.chunks_exact_mut(SLOT_BYTES) {
+    if slot_bytes == 1 {
+        slots.iter_mut().for_each(|slot| *slot = slot.wrapping_add(by as u8));
+        return;
+    }
+    for slot in slots.chunks_exact_mut(2) {
         let moved = u16::from_le_bytes([slot[0], slot[1]]).wrapping_add(by);
         slot.copy_from_slice(&moved.to_le_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a sequence is to hold.
+    #[derive(Clone, Default)]
+    struct Model {
+        items: Vec<Vec<u8>>,
+        lead: Vec<u8>,
+    }
+
+    fn check(packed: &Packed, model: &Model) {
+        assert_eq!(packed.len(), model.items.len());
+        assert_eq!(packed.iter().collect::<Vec<_>>(), model.items);
+        assert_eq!(packed.lead(), model.lead);
+        let meta = packed.0.meta();
+        let blobs = model.items.iter().filter(|item| item.len() > INLINE_BYTES_MAX).count();
+        assert!(usize::from(meta.blobs) >= blobs && (meta.blobs == 0 || meta.shape == Shape::WIDE));
+        assert!(packed.heap_bytes() >= meta.body_bytes() || model.items.is_empty());
+        for item in model.items.iter().take(3) {
+            let found = model.items.iter().position(|other| other == item);
+            assert_eq!(packed.find(item, 0, 1), found);
+        }
+    }
+
+    /// Random edits with items as `item` makes them, on a few clones at a time.
+    fn run(seed: u64, item: impl Fn(&mut fastrand::Rng) -> Vec<u8>) {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut pairs = vec![(Packed::default(), Model::default())];
+        for _ in 0..if cfg!(miri) { 150 } else { 4_000 } {
+            let at = rng.usize(..pairs.len());
+            let (mut packed, mut model) = pairs[at].clone();
+            let len = model.items.len();
+            match rng.usize(..12) {
+                0..6 => {
+                    let (index, new, tag) = (rng.usize(..=len), item(&mut rng), rng.u8(..));
+                    packed.insert_all(index, [&new], &[tag]);
+                    model.items.insert(index, new);
+                    model.lead.insert(index, tag);
+                }
+                6 if len > 0 => {
+                    let (index, new) = (rng.usize(..len), item(&mut rng));
+                    packed.set(index, &new);
+                    model.items[index] = new;
+                }
+                7 => {
+                    let start = rng.usize(..=len);
+                    let end = rng.usize(start..=len);
+                    packed.remove(start..end, start..end);
+                    model.items.drain(start..end);
+                    model.lead.drain(start..end);
+                }
+                8 => {
+                    let index = rng.usize(..=len);
+                    let right = packed.split_off(index, index);
+                    let other =
+                        Model { items: model.items.split_off(index), lead: model.lead.split_off(index) };
+                    check(&right, &other);
+                    pairs.push((right, other));
+                }
+                9 => {
+                    let (right, other) = &pairs[rng.usize(..pairs.len())];
+                    let all = other.items.iter().chain(&model.items);
+                    if all.map(|item| item.len() + 1).sum::<usize>() < 20_000 {
+                        packed.append(right);
+                        model.items.extend(other.items.iter().cloned());
+                        model.lead.extend(&other.lead);
+                    }
+                }
+                10 => packed.shrink_to_fit(),
+                _ => {
+                    model.lead.iter_mut().for_each(|byte| *byte ^= 1);
+                    packed.set_lead(&model.lead);
+                }
+            }
+            check(&packed, &model);
+            check(&pairs[at].0, &pairs[at].1);
+            // In place of what it came from, or beside it: so both owned and shared buffers are edited.
+            if rng.bool() && pairs.len() < 6 {
+                pairs.push((packed, model));
+            } else {
+                pairs[at] = (packed, model);
+            }
+            pairs.truncate(6);
+        }
+    }
+
+    #[test]
+    fn sequences_are_what_was_put_into_them() {
+        let text = |rng: &mut fastrand::Rng, len: usize| (0..len).map(|_| rng.u8(b'a'..b'e')).collect();
+        run(1, |rng| text(rng, 16));
+        run(2, |rng| {
+            let len = if rng.u8(..50) == 0 { 7 } else { 8 };
+            text(rng, len)
+        });
+        run(3, |rng| {
+            let len = rng.usize(..40);
+            text(rng, len)
+        });
+        run(4, |rng| {
+            let len = if rng.u8(..8) == 0 { INLINE_BYTES_MAX + rng.usize(..20) } else { rng.usize(..3) };
+            text(rng, len)
+        });
+        run(5, |_| Vec::new());
+    }
+
+    #[test]
+    fn equal_lengths_cost_no_slots_and_few_bytes_narrow_ones() {
+        let mut packed = Packed::default();
+        for _ in 0..10 {
+            packed.push(b"sixteen bytes...");
+        }
+        assert_eq!((packed.fill_bytes(), packed.heap_bytes()), (170, 176));
+        packed.push(b"other");
+        assert_eq!(packed.0.meta().shape, Shape::NARROW);
+        for _ in 0..10 {
+            packed.push(b"sixteen bytes...");
+        }
+        assert_eq!(packed.0.meta().shape, Shape::WIDE);
+    }
+
+    #[test]
+    fn blobs_are_shared_and_freed_with_their_last_owner() {
+        let long = [b'x'; INLINE_BYTES_MAX + 1];
+        let mut packed = Packed::default();
+        packed.push(b"short");
+        packed.push(&long);
+        let clone = packed.clone();
+        packed.push(&long);
+        let mut other = Packed::default();
+        other.push_from::<1>(&packed, 1, &[]);
+        assert!(std::ptr::eq(other.get(0), clone.get(1)), "one allocation");
+        packed.remove(1..3, 0..0);
+        drop(clone);
+        assert_eq!((packed.len(), other.get(0)), (1, &long[..]));
     }
 }

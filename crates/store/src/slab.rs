@@ -26,7 +26,7 @@ const ALL_PAGES: u32 = u32::MAX;
 const HEADER_BYTES: usize = 64;
 const ARENAS: usize = 16;
 
-const FINE_MAX_BYTES: usize = 1024;
+const FINE_MAX_BYTES: usize = 2048;
 const FINE_STEP_BYTES: usize = 8;
 const COARSE_STEP_BYTES: usize = 128;
 /// Objects larger than this come from the process's allocator.

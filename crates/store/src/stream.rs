@@ -30,7 +30,7 @@ pub struct Stream {
 
 #[derive(Clone, Default)]
 struct Body {
-    entries: Tree<Node>,
+    entries: Tree<Arc<Node>>,
     last_id: StreamId,
     max_deleted_id: StreamId,
     entries_added: u64,
@@ -123,10 +123,11 @@ impl Stream {
         body.last_id = id;
         body.entries_added += 1;
         let Some(last_rank) = body.entries.len().checked_sub(1) else {
-            body.entries.push_leaf(id, Node::begin(id, fields, None));
+            body.entries.push_leaf(id, Arc::new(Node::begin(id, fields, None)));
             return;
         };
-        let next = body.entries.edit(&mut ByRank::existing(last_rank), |node: &mut Node, _| {
+        let next = body.entries.edit(&mut ByRank::existing(last_rank), |shared: &mut Arc<Node>, _| {
+            let node = Arc::make_mut(shared);
             if node.is_full(bytes, limits) {
                 node.finish();
                 return Some(Node::begin(id, fields, Some(node)));
@@ -135,7 +136,7 @@ impl Stream {
             None
         });
         if let Some(node) = next {
-            body.entries.push_leaf(id, node);
+            body.entries.push_leaf(id, Arc::new(node));
         }
     }
 
@@ -171,7 +172,7 @@ impl Stream {
         }
         let body = self.body_mut();
         body.max_deleted_id = body.max_deleted_id.max(id);
-        body.entries.edit(&mut by_id(id), |node: &mut Node, _| {
+        body.entries.edit(&mut by_id(id), |node: &mut Arc<Node>, _| {
             let at = node.search(id);
             node.remove_range(at..at + 1);
         });
@@ -352,7 +353,7 @@ fn by_id(id: StreamId) -> ByKey<impl FnMut(&StreamId) -> bool> {
 
 /// Steps through a clone of a stream's entries, which it owns.
 pub struct StreamIter {
-    cursor: Cursor<Node>,
+    cursor: Cursor<Arc<Node>>,
     walk: Walk,
 }
 

@@ -10,7 +10,7 @@ use std::ops::{Bound, Range};
 use crate::encoding::{Encoding, Thresholds};
 use crate::entries::{Entries, EntriesBuilder, balanced_split};
 use crate::packed::Packed;
-use crate::tree::{Bias, ByKey, ByRank, Cursor, Leaf, Tree, Walk};
+use crate::tree::{Bias, ByKey, ByRank, Cursor, LEAF_FILL_BYTES_MAX, Leaf, Tree, TreeBuilder, Walk};
 
 /// A range of more members than this is not removed from the index one by one.
 const UNINDEXED_MEMBERS_MAX: usize = 64;
@@ -19,11 +19,13 @@ const REBUILT_MEMBERS_MAX: usize = 1024;
 /// How many members of the index a write checks while some are stale: enough to be done with them before the next as
 /// long range has been inserted.
 const SWEPT_MEMBERS: usize = 4;
+/// How full a bulk build makes leaves.
+const LEAF_FILL_BYTES_BUILT: usize = LEAF_FILL_BYTES_MAX * 7 / 8;
 
-/// Entries in the order of (score, member).
+/// Entries in the order of (score, member). The scores are the members' lead: four bytes each while all are integers that
+/// fit, else eight.
 #[derive(Clone, Default)]
 struct ScoreLeaf {
-    scores: Vec<f64>,
     members: Packed,
 }
 
@@ -39,12 +41,65 @@ fn compare(score: f64, member: &[u8], other_score: f64, other_member: &[u8]) -> 
     score.partial_cmp(&other_score).unwrap_or(Ordering::Equal).then_with(|| member.cmp(other_member))
 }
 
+/// Bytes of a score that is a small integer, and of any.
+const SHORT_SCORE_BYTES: usize = 4;
+const SCORE_BYTES: usize = size_of::<f64>();
+
+/// The score as an integer of four bytes, if that says all of it: -0.0 is none.
+#[inline]
+fn short_score(score: f64) -> Option<i32> {
+    let short = score as i32;
+    (f64::from(short).to_bits() == score.to_bits()).then_some(short)
+}
+
+fn short_from_bytes(bytes: &[u8]) -> f64 {
+    bytes.try_into().map_or(0.0, |bytes| f64::from(i32::from_le_bytes(bytes)))
+}
+
+fn score_from_bytes(bytes: &[u8]) -> f64 {
+    bytes.try_into().map_or(0.0, f64::from_le_bytes)
+}
+
 impl ScoreLeaf {
-    /// The entries with this score, or where they would be. Counts instead of halving: the scores' cache lines arrive
-    /// together.
+    /// Bytes of each score; `None` without entries.
+    #[inline]
+    fn score_bytes(&self) -> Option<usize> {
+        self.members.lead().len().checked_div(self.members.len())
+    }
+
+    #[inline]
+    fn score(&self, at: usize) -> f64 {
+        let lead = self.members.lead();
+        if lead.len() == SHORT_SCORE_BYTES * self.members.len() {
+            short_from_bytes(&lead[SHORT_SCORE_BYTES * at..][..SHORT_SCORE_BYTES])
+        } else {
+            score_from_bytes(&lead[SCORE_BYTES * at..][..SCORE_BYTES])
+        }
+    }
+
+    fn last_score(&self) -> Option<f64> {
+        Some(self.score(self.members.len().checked_sub(1)?))
+    }
+
+    fn entry(&self, at: usize) -> (&[u8], f64) {
+        (self.members.get(at), self.score(at))
+    }
+
+    /// How many scores satisfy `is_before`. Counts instead of halving: the scores' cache lines arrive together.
+    #[inline]
+    fn count_scores(&self, is_before: impl Fn(f64) -> bool) -> usize {
+        let lead = self.members.lead();
+        if self.score_bytes() == Some(SHORT_SCORE_BYTES) {
+            lead.chunks_exact(SHORT_SCORE_BYTES).filter(|bytes| is_before(short_from_bytes(bytes))).count()
+        } else {
+            lead.chunks_exact(SCORE_BYTES).filter(|bytes| is_before(score_from_bytes(bytes))).count()
+        }
+    }
+
+    /// The entries with this score, or where they would be.
     fn equal_scores(&self, score: f64) -> Range<usize> {
-        let below = self.scores.iter().filter(|&&s| s < score).count();
-        let up_to = self.scores.iter().filter(|&&s| s <= score).count();
+        let below = self.count_scores(|other| other < score);
+        let up_to = self.count_scores(|other| other <= score);
         below..up_to
     }
 
@@ -56,8 +111,25 @@ impl ScoreLeaf {
     }
 
     fn insert(&mut self, at: usize, score: f64, member: &[u8]) {
-        insert_exact(&mut self.scores, at, score);
-        self.members.insert(at, member);
+        let short = short_score(score);
+        match (self.score_bytes(), short) {
+            (None | Some(SHORT_SCORE_BYTES), Some(short)) => {
+                return self.members.insert_all(at, [member], &short.to_le_bytes());
+            }
+            (Some(SHORT_SCORE_BYTES), None) => self.widen(),
+            _ => {}
+        }
+        self.members.insert_all(at, [member], &score.to_le_bytes());
+    }
+
+    /// Gives every score its eight bytes.
+    #[cold]
+    fn widen(&mut self) {
+        if self.score_bytes() == Some(SHORT_SCORE_BYTES) {
+            let scores: Vec<u8> =
+                (0..self.members.len()).flat_map(|at| self.score(at).to_le_bytes()).collect();
+            self.members.set_lead(&scores);
+        }
     }
 
     fn search(&self, score: f64, member: &[u8]) -> Result<usize, usize> {
@@ -78,48 +150,54 @@ impl Leaf for ScoreLeaf {
     type Key = ScoreKey;
 
     fn len(&self) -> usize {
-        self.scores.len()
+        self.members.len()
     }
 
     fn fill_bytes(&self) -> usize {
-        self.members.fill_bytes() + self.scores.len() * size_of::<f64>()
+        self.members.fill_bytes()
     }
 
     fn heap_bytes(&self) -> usize {
-        self.members.heap_bytes() + self.scores.capacity() * size_of::<f64>()
+        self.members.heap_bytes()
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        self.members.is_same(&other.members)
     }
 
     fn split(&mut self, bias: Bias) -> Option<(ScoreKey, Self)> {
         let at = balanced_split(&self.members, 1, bias)?;
-        let right = ScoreLeaf { scores: self.scores.split_off(at), members: self.members.split_off(at) };
-        self.scores.shrink_to_fit();
-        let score = right.scores[0];
-        let member =
-            if self.scores[at - 1] < score { Box::default() } else { Box::from(right.members.get(0)) };
-        Some((ScoreKey { score, member }, right))
+        let score_bytes = self.score_bytes()?;
+        let right = ScoreLeaf { members: self.members.split_off(at, at * score_bytes) };
+        Some((right.key_after(self.last_score()?), right))
     }
 
     fn append(&mut self, right: &Self) {
-        self.scores.extend_from_slice(&right.scores);
+        if self.score_bytes() == right.score_bytes() {
+            return self.members.append(&right.members);
+        }
+        let mut right = right.clone();
+        self.widen();
+        right.widen();
         self.members.append(&right.members);
     }
 
     fn remove_range(&mut self, range: Range<usize>) {
-        self.scores.drain(range.clone());
-        self.members.remove(range);
+        let score_bytes = self.score_bytes().unwrap_or(0);
+        self.members.remove(range.clone(), range.start * score_bytes..range.end * score_bytes);
+    }
+}
+
+impl ScoreLeaf {
+    /// What separates this leaf from the one before, whose last score is `before`.
+    fn key_after(&self, before: f64) -> ScoreKey {
+        let (member, score) = self.entry(0);
+        ScoreKey { score, member: if before < score { Box::default() } else { Box::from(member) } }
     }
 }
 
 fn by_score<'a>(score: f64, member: &'a [u8]) -> ByKey<impl FnMut(&ScoreKey) -> bool + 'a> {
     ByKey(move |key: &ScoreKey| compare(key.score, &key.member, score, member) != Ordering::Greater)
-}
-
-/// Steps of a quarter keep leaves' buffers nearly full.
-fn insert_exact<T>(values: &mut Vec<T>, at: usize, value: T) {
-    if values.len() == values.capacity() {
-        values.reserve_exact(4 + values.len() / 4);
-    }
-    values.insert(at, value);
 }
 
 /// What [`ZSet::insert`] did.
@@ -151,14 +229,53 @@ pub enum LexBound<'a> {
 /// touches.
 #[derive(Clone, Default)]
 pub struct ZSet {
+    form: Form,
+}
+
+#[derive(Clone)]
+enum Form {
+    Small(Tree<ScoreLeaf>),
+    /// Boxed: the many small ones cost the bytes of the largest form.
+    Large(Box<Large>),
+}
+
+/// Each member with its score's bytes after it.
+type Index = Entries<1, SCORE_BYTES>;
+
+#[derive(Clone)]
+struct Large {
     tree: Tree<ScoreLeaf>,
-    /// Members with their scores' bytes. `None` in the small form.
-    index: Option<Entries<2>>,
+    index: Index,
     /// Members of the index that are no longer in `tree`: a long range is cut out of the tree at once, out of the index
     /// little by little.
     stale: usize,
     /// The rank in the index up to which stale members have been looked for.
     swept: usize,
+}
+
+impl Default for Form {
+    fn default() -> Self {
+        Form::Small(Tree::default())
+    }
+}
+
+/// Calls `use_item` with the item of the index that says that `member` has `score`.
+fn with_index_item<R>(member: &[u8], score: f64, use_item: impl FnOnce(&[u8]) -> R) -> R {
+    let mut buffer = [0; 128];
+    let len = member.len() + SCORE_BYTES;
+    if len <= buffer.len() {
+        buffer[..member.len()].copy_from_slice(member);
+        buffer[member.len()..len].copy_from_slice(&score.to_le_bytes());
+        use_item(&buffer[..len])
+    } else {
+        use_item(&[member, &score.to_le_bytes()].concat())
+    }
+}
+
+/// The member and the score of an item of the index.
+fn index_entry(item: &[u8]) -> (&[u8], f64) {
+    let (member, score) = item.split_at(item.len() - SCORE_BYTES);
+    (member, score_from_bytes(score))
 }
 
 impl ZSet {
@@ -169,12 +286,78 @@ impl ZSet {
 
     /// Number of members.
     pub fn len(&self) -> usize {
-        self.tree.len()
+        self.tree().len()
     }
 
     /// True without members.
     pub fn is_empty(&self) -> bool {
-        self.tree.is_empty()
+        self.tree().is_empty()
+    }
+
+    /// The sorted set of distinct members, in any order, none of whose scores is NaN. Takes the smallest form that the
+    /// thresholds allow. Much cheaper than inserting one by one, and cheapest if they come in the set's order.
+    pub fn from_entries<M: AsRef<[u8]>>(mut entries: Vec<(M, f64)>, thresholds: &Thresholds) -> Self {
+        let order = |(member, score): &(M, f64), (other_member, other_score): &(M, f64)| {
+            compare(*score, member.as_ref(), *other_score, other_member.as_ref())
+        };
+        if !entries.is_sorted_by(|one, other| order(one, other) != Ordering::Greater) {
+            entries.sort_unstable_by(order);
+        }
+        ZSet::from_sorted(entries, thresholds)
+    }
+
+    /// As [`ZSet::from_entries`], of members that come in the order of (score, member) already, as they do from another
+    /// sorted set or from a file. Panics if they do not.
+    pub fn from_sorted<M: AsRef<[u8]>>(
+        entries: impl IntoIterator<Item = (M, f64)>,
+        thresholds: &Thresholds,
+    ) -> Self {
+        let mut builder = TreeBuilder::default();
+        let mut leaf = ScoreLeaf::default();
+        let mut key = ScoreKey { score: 0.0, member: Box::default() };
+        let mut last: Option<(M, f64)> = None;
+        let (mut count, mut member_bytes_max) = (0, 0);
+        for (member, score) in entries {
+            assert!(!score.is_nan(), "zset: a score is a number");
+            let bytes = member.as_ref();
+            if let Some((before, before_score)) = &last {
+                let order = compare(*before_score, before.as_ref(), score, bytes);
+                assert!(order == Ordering::Less, "zset: built in order");
+            }
+            if leaf.fill_bytes() > LEAF_FILL_BYTES_BUILT {
+                leaf.members.shrink();
+                let before = leaf.last_score().unwrap_or(score);
+                builder.push(key, std::mem::take(&mut leaf));
+                leaf.members.reserve(LEAF_FILL_BYTES_BUILT * 9 / 8);
+                key = ScoreKey {
+                    score,
+                    member: if before < score { Box::default() } else { Box::from(bytes) },
+                };
+            }
+            leaf.insert(leaf.len(), score, bytes);
+            (count, member_bytes_max) = (count + 1, member_bytes_max.max(bytes.len()));
+            last = Some((member, score));
+        }
+        if leaf.len() > 0 {
+            leaf.members.shrink();
+            builder.push(key, leaf);
+        }
+        let mut zset = ZSet { form: Form::Small(builder.finish()) };
+        if count > thresholds.zset_max_listpack_entries
+            || member_bytes_max > thresholds.zset_max_listpack_value
+        {
+            zset.make_large();
+        } else if zset.ranks_by_score(Bound::Included(0.0), Bound::Included(0.0)).any(|rank| {
+            // The small form keeps no sign of zero.
+            zset.at(rank).is_some_and(|(_, score)| score.is_sign_negative())
+        }) {
+            let (mut unsigned, mut all) = (ZSet::new(), zset.iter());
+            while let Some((member, score)) = all.next() {
+                unsigned.insert(member, score, thresholds);
+            }
+            return unsigned;
+        }
+        zset
     }
 
     /// Announces that about `count` members, the longest of `member_bytes_max` bytes, follow: an empty set that
@@ -189,14 +372,14 @@ impl ZSet {
 
     /// The score of `member`.
     pub fn score(&self, member: &[u8]) -> Option<f64> {
-        match &self.index {
-            None => {
-                self.tree.leaves().find_map(|(_, leaf)| Some(leaf.scores[leaf.members.find(member, 0, 1)?]))
+        match &self.form {
+            Form::Small(tree) => {
+                tree.leaves().find_map(|(_, leaf)| Some(leaf.score(leaf.members.find(member, 0, 1)?)))
             }
-            Some(index) => {
-                let (items, at) = index.find(member)?;
-                let score = score_from_bytes(items.get(at + 1));
-                self.is_current(member, score).then_some(score)
+            Form::Large(large) => {
+                let (items, at) = large.index.find(member)?;
+                let (_, score) = index_entry(items.get(at));
+                large.is_current(member, score).then_some(score)
             }
         }
     }
@@ -209,24 +392,26 @@ impl ZSet {
         match self.score(member) {
             Some(old) if old == score => ZInsert::Unchanged,
             Some(old) => {
-                self.move_entry(member, old, self.kept(score));
-                if let Some(index) = &mut self.index {
-                    index.put([member, &score.to_le_bytes()]);
+                let kept = self.kept(score);
+                move_entry(self.tree_mut(), member, old, kept);
+                if let Form::Large(large) = &mut self.form {
+                    large.index_put(member, score);
                 }
                 ZInsert::Updated
             }
             None => {
-                if self.index.is_none()
+                if !self.is_large()
                     && (self.len() >= thresholds.zset_max_listpack_entries
                         || member.len() > thresholds.zset_max_listpack_value)
                 {
                     self.make_large();
                 }
-                self.insert_entry(member, self.kept(score));
-                if let Some(index) = &mut self.index
-                    && !index.put([member, &score.to_le_bytes()])
+                let kept = self.kept(score);
+                insert_entry(self.tree_mut(), member, kept);
+                if let Form::Large(large) = &mut self.form
+                    && !large.index_put(member, score)
                 {
-                    self.stale -= 1;
+                    large.stale -= 1;
                 }
                 ZInsert::Added
             }
@@ -237,9 +422,9 @@ impl ZSet {
     pub fn remove(&mut self, member: &[u8]) -> Option<f64> {
         self.sweep();
         let score = self.score(member)?;
-        self.remove_entry(member, score);
-        if let Some(index) = &mut self.index {
-            index.remove(member);
+        remove_entry(self.tree_mut(), member, score);
+        if let Form::Large(large) = &mut self.form {
+            large.index.remove_known(member);
         }
         Some(score)
     }
@@ -247,14 +432,14 @@ impl ZSet {
     /// The rank of `member`, counted from the highest score with `reverse`, and its score.
     pub fn rank(&self, member: &[u8], reverse: bool) -> Option<(usize, f64)> {
         let score = self.score(member)?;
-        let (leaf, start) = self.tree.find(&mut by_score(score, member));
+        let (leaf, start) = self.tree().find(&mut by_score(score, member));
         let rank = start + leaf.position(score, member)?;
         Some((if reverse { self.len() - 1 - rank } else { rank }, score))
     }
 
     /// The member of rank `rank` and its score.
     pub fn at(&self, rank: usize) -> Option<(&[u8], f64)> {
-        self.tree.leaf_at(rank).map(|(leaf, at)| (leaf.members.get(at), leaf.scores[at]))
+        self.tree().leaf_at(rank).map(|(leaf, at)| leaf.entry(at))
     }
 
     /// The first rank whose score is at least (`Included`) or above (`Excluded`) the bound, [`ZSet::len`] if there is
@@ -266,8 +451,8 @@ impl ZSet {
             Bound::Excluded(limit) => (limit, true),
         };
         let is_before = |score: f64| score < limit || (is_equal_before && score == limit);
-        let (leaf, start) = self.tree.find(&mut ByKey(|key: &ScoreKey| is_before(key.score)));
-        start + leaf.scores.partition_point(|&score| is_before(score))
+        let (leaf, start) = self.tree().find(&mut ByKey(|key: &ScoreKey| is_before(key.score)));
+        start + leaf.count_scores(is_before)
     }
 
     /// The ranks of the scores between two bounds; empty if there are none.
@@ -291,7 +476,7 @@ impl ZSet {
             LexBound::Excl(limit) => (limit, true),
         };
         let is_before = |member: &[u8]| member < limit || (is_equal_before && member == limit);
-        let (leaf, start) = self.tree.find(&mut ByKey(|key: &ScoreKey| is_before(&key.member)));
+        let (leaf, start) = self.tree().find(&mut ByKey(|key: &ScoreKey| is_before(&key.member)));
         let (mut low, mut high) = (0, leaf.len());
         while low < high {
             let middle = low + (high - low) / 2;
@@ -319,7 +504,7 @@ impl ZSet {
     /// either direction) up or, with `reverse`, down, whatever is written to it meanwhile. Down from past the end
     /// starts at the highest score.
     pub fn range(&self, start_rank: usize, reverse: bool) -> ZIter {
-        ZIter { cursor: Cursor::new(&self.tree), walk: Walk::new(start_rank, reverse, self.len()) }
+        ZIter { cursor: Cursor::new(self.tree()), walk: Walk::new(start_rank, reverse, self.len()) }
     }
 
     /// All members, from the lowest score up.
@@ -336,17 +521,17 @@ impl ZSet {
         }
         let removed = end - start_rank;
         let mut doomed = self.range(start_rank, false);
-        self.tree.remove_range(start_rank..end);
-        let Some(index) = &mut self.index else { return removed };
+        self.tree_mut().remove_range(start_rank..end);
+        let Form::Large(large) = &mut self.form else { return removed };
         if removed <= UNINDEXED_MEMBERS_MAX {
             for _ in 0..removed {
                 let Some((member, _)) = doomed.next() else { break };
-                index.remove(member);
+                large.index.remove(member);
             }
-        } else if self.tree.len() <= REBUILT_MEMBERS_MAX {
-            self.rebuild_index();
+        } else if large.tree.len() <= REBUILT_MEMBERS_MAX {
+            large.rebuild_index();
         } else {
-            self.stale += removed;
+            large.stale += removed;
         }
         removed
     }
@@ -364,10 +549,10 @@ impl ZSet {
     /// Visits about `count` members from `cursor` on and returns the next cursor, 0 at the end (cursors are below
     /// 2^53). A member that is there throughout a scan is visited at least once. A small set is visited whole.
     pub fn scan(&self, cursor: u64, count: usize, visit: &mut dyn FnMut(&[u8], f64)) -> u64 {
-        if let Some(index) = &self.index {
-            return index.scan(cursor, count, &mut |items, at| {
-                let (member, score) = (items.get(at), score_from_bytes(items.get(at + 1)));
-                if self.is_current(member, score) {
+        if let Form::Large(large) = &self.form {
+            return large.index.scan(cursor, count, &mut |items, at| {
+                let (member, score) = index_entry(items.get(at));
+                if large.is_current(member, score) {
                     visit(member, score);
                 }
             });
@@ -381,22 +566,28 @@ impl ZSet {
 
     /// `Listpack` or `Skiplist`.
     pub fn encoding(&self) -> Encoding {
-        if self.index.is_some() { Encoding::Skiplist } else { Encoding::Listpack }
+        if self.is_large() { Encoding::Skiplist } else { Encoding::Listpack }
     }
 
     /// Bytes of memory, what is shared with clones included. O(1).
     pub fn memory_bytes(&self) -> usize {
-        self.tree.memory_bytes() + self.index.as_ref().map_or(0, Entries::memory_bytes)
+        match &self.form {
+            Form::Small(tree) => tree.memory_bytes(),
+            Form::Large(large) => size_of::<Large>() + large.tree.memory_bytes() + large.index.memory_bytes(),
+        }
     }
 
     /// Number of tree nodes that dropping the last clone frees: a reaper's measure. O(1).
     pub fn weight(&self) -> usize {
-        self.tree.node_count() + self.index.as_ref().map_or(0, Entries::node_count)
+        match &self.form {
+            Form::Small(tree) => tree.node_count(),
+            Form::Large(large) => large.tree.node_count() + large.index.node_count(),
+        }
     }
 
     /// True if both are clones between which nothing was written.
     pub fn is_same(&self, other: &Self) -> bool {
-        self.tree.is_same(&other.tree)
+        self.is_large() == other.is_large() && self.tree().is_same(other.tree())
     }
 
     fn take(&mut self, rank: usize) -> Option<(Vec<u8>, f64)> {
@@ -404,99 +595,144 @@ impl ZSet {
             return None;
         }
         self.sweep();
-        let taken = self.tree.edit(&mut ByRank::existing(rank), |leaf, seek: &ByRank| {
-            let taken = (leaf.members.get(seek.rest).to_vec(), leaf.scores[seek.rest]);
+        let taken = self.tree_mut().edit(&mut ByRank::existing(rank), |leaf, seek: &ByRank| {
+            let (member, score) = leaf.entry(seek.rest);
+            let taken = (member.to_vec(), score);
             leaf.remove_range(seek.rest..seek.rest + 1);
             taken
         });
-        if let Some(index) = &mut self.index {
-            index.remove(&taken.0);
+        if let Form::Large(large) = &mut self.form {
+            large.index.remove_known(&taken.0);
         }
         Some(taken)
     }
 
-    /// The score as it is kept: in the small form -0.0 is 0.0.
-    fn kept(&self, score: f64) -> f64 {
-        if self.index.is_none() && score == 0.0 { 0.0 } else { score }
-    }
-
-    fn insert_entry(&mut self, member: &[u8], score: f64) {
-        self.tree.edit(&mut by_score(score, member), |leaf, _| {
-            if let Err(at) = leaf.search(score, member) {
-                leaf.insert(at, score, member);
-            }
-        });
-    }
-
-    fn remove_entry(&mut self, member: &[u8], score: f64) {
-        self.tree.edit(&mut by_score(score, member), |leaf, _| {
-            if let Some(at) = leaf.position(score, member) {
-                leaf.remove_range(at..at + 1);
-            }
-        });
-    }
-
-    /// Gives an entry another score. One that stays within its leaf's scores, as under small increments, costs one
-    /// descent.
-    fn move_entry(&mut self, member: &[u8], old: f64, new: f64) {
-        let has_moved = self.tree.edit(&mut by_score(old, member), |leaf, _| {
-            if let Some(at) = leaf.position(old, member) {
-                leaf.remove_range(at..at + 1);
-            }
-            let is_within = leaf.scores.first().is_some_and(|&first| first < new)
-                && leaf.scores.last().is_some_and(|&last| new < last);
-            if is_within && let Err(at) = leaf.search(new, member) {
-                leaf.insert(at, new, member);
-            }
-            is_within
-        });
-        if !has_moved {
-            self.insert_entry(member, new);
+    #[inline]
+    fn tree(&self) -> &Tree<ScoreLeaf> {
+        match &self.form {
+            Form::Small(tree) => tree,
+            Form::Large(large) => &large.tree,
         }
     }
 
-    /// False if an entry of the index is stale.
-    fn is_current(&self, member: &[u8], score: f64) -> bool {
-        self.stale == 0 || self.tree.leaf(&mut by_score(score, member)).search(score, member).is_ok()
+    #[inline]
+    fn tree_mut(&mut self) -> &mut Tree<ScoreLeaf> {
+        match &mut self.form {
+            Form::Small(tree) => tree,
+            Form::Large(large) => &mut large.tree,
+        }
+    }
+
+    #[inline]
+    fn is_large(&self) -> bool {
+        matches!(self.form, Form::Large(_))
+    }
+
+    /// The score as it is kept: in the small form -0.0 is 0.0.
+    fn kept(&self, score: f64) -> f64 {
+        if !self.is_large() && score == 0.0 { 0.0 } else { score }
     }
 
     /// Drops a few stale members of the index, if there are any.
+    #[inline]
     fn sweep(&mut self) {
-        for _ in 0..SWEPT_MEMBERS {
-            let Some(index) = self.index.as_ref().filter(|_| self.stale > 0) else { return };
-            let Some((items, at)) = index.at(self.swept) else {
-                self.swept = 0;
-                continue;
-            };
-            if self.is_current(items.get(at), score_from_bytes(items.get(at + 1))) {
-                self.swept += 1;
-            } else if let Some(index) = &mut self.index {
-                index.remove_at(self.swept);
-                self.stale -= 1;
-            }
+        if let Form::Large(large) = &mut self.form
+            && large.stale > 0
+        {
+            large.sweep();
         }
     }
 
     fn make_large(&mut self) {
-        if self.index.is_none() {
-            self.rebuild_index();
+        if let Form::Small(tree) = &mut self.form {
+            self.form = Form::Large(Box::new(Large::new(std::mem::take(tree))));
+        }
+    }
+}
+
+impl Large {
+    fn new(tree: Tree<ScoreLeaf>) -> Large {
+        let mut large = Large { tree, index: Index::default(), stale: 0, swept: 0 };
+        large.rebuild_index();
+        large
+    }
+
+    /// True if the member was not in the index.
+    fn index_put(&mut self, member: &[u8], score: f64) -> bool {
+        with_index_item(member, score, |item| self.index.put([item]))
+    }
+
+    /// False if an entry of the index is stale.
+    #[inline]
+    fn is_current(&self, member: &[u8], score: f64) -> bool {
+        self.stale == 0 || self.tree.leaf(&mut by_score(score, member)).search(score, member).is_ok()
+    }
+
+    #[cold]
+    fn sweep(&mut self) {
+        for _ in 0..SWEPT_MEMBERS {
+            if self.stale == 0 {
+                return;
+            }
+            let Some((items, at)) = self.index.at(self.swept) else {
+                self.swept = 0;
+                continue;
+            };
+            let (member, score) = index_entry(items.get(at));
+            if self.is_current(member, score) {
+                self.swept += 1;
+            } else {
+                self.index.remove_at(self.swept);
+                self.stale -= 1;
+            }
         }
     }
 
     fn rebuild_index(&mut self) {
         let mut builder = EntriesBuilder::default();
         for (_, leaf) in self.tree.leaves() {
-            for (member, score) in leaf.members.iter().zip(&leaf.scores) {
-                builder.push([member, &score.to_le_bytes()]);
+            for at in 0..leaf.len() {
+                let (member, score) = leaf.entry(at);
+                with_index_item(member, score, |item| builder.push([item]));
             }
         }
-        self.index = Some(builder.finish());
+        self.index = builder.finish();
         (self.stale, self.swept) = (0, 0);
     }
 }
 
-fn score_from_bytes(bytes: &[u8]) -> f64 {
-    bytes.try_into().map_or(0.0, f64::from_le_bytes)
+fn insert_entry(tree: &mut Tree<ScoreLeaf>, member: &[u8], score: f64) {
+    tree.edit(&mut by_score(score, member), |leaf, _| {
+        if let Err(at) = leaf.search(score, member) {
+            leaf.insert(at, score, member);
+        }
+    });
+}
+
+fn remove_entry(tree: &mut Tree<ScoreLeaf>, member: &[u8], score: f64) {
+    tree.edit(&mut by_score(score, member), |leaf, _| {
+        if let Some(at) = leaf.position(score, member) {
+            leaf.remove_range(at..at + 1);
+        }
+    });
+}
+
+/// Gives an entry another score. One that stays within its leaf's scores, as under small increments, costs one descent.
+fn move_entry(tree: &mut Tree<ScoreLeaf>, member: &[u8], old: f64, new: f64) {
+    let has_moved = tree.edit(&mut by_score(old, member), |leaf, _| {
+        if let Some(at) = leaf.position(old, member) {
+            leaf.remove_range(at..at + 1);
+        }
+        let is_within =
+            leaf.len() > 0 && leaf.score(0) < new && leaf.last_score().is_some_and(|last| new < last);
+        if is_within && let Err(at) = leaf.search(new, member) {
+            leaf.insert(at, new, member);
+        }
+        is_within
+    });
+    if !has_moved {
+        insert_entry(tree, member, new);
+    }
 }
 
 /// Steps through a clone of a sorted set, which it owns.
@@ -510,7 +746,7 @@ impl ZIter {
     #[expect(clippy::should_implement_trait, reason = "lends from itself")]
     pub fn next(&mut self) -> Option<(&[u8], f64)> {
         let rank = self.walk.step()?;
-        self.cursor.at(rank).map(|(leaf, at)| (leaf.members.get(at), leaf.scores[at]))
+        self.cursor.at(rank).map(|(leaf, at)| leaf.entry(at))
     }
 
     /// The rank, counted from the lowest score, of the member that [`ZIter::next`] will return.

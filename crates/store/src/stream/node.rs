@@ -66,6 +66,11 @@ pub(super) struct Node {
 }
 
 impl Node {
+    /// Number of entries.
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     /// The id of the last entry it ever had.
     pub(super) fn last(&self) -> StreamId {
         self.last
@@ -199,7 +204,7 @@ impl Names {
     }
 }
 
-impl Leaf for Node {
+impl Leaf for Arc<Node> {
     type Key = StreamId;
 
     fn len(&self) -> usize {
@@ -213,7 +218,11 @@ impl Leaf for Node {
 
     fn heap_bytes(&self) -> usize {
         let names_bytes = if self.names.is_shared { 0 } else { self.names.texts.len() };
-        self.entries.heap_bytes() + names_bytes
+        self.entries.heap_bytes() + names_bytes + size_of::<Node>() + 2 * size_of::<usize>()
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(self, other)
     }
 
     fn split(&mut self, _: Bias) -> Option<(StreamId, Self)> {
@@ -225,8 +234,9 @@ impl Leaf for Node {
     }
 
     fn remove_range(&mut self, range: Range<usize>) {
-        self.removed += range.len();
-        self.entries.remove(range);
+        let node = Arc::make_mut(self);
+        node.removed += range.len();
+        node.entries.remove(range, 0..0);
     }
 }
 

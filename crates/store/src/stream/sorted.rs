@@ -2,6 +2,7 @@
 
 use std::borrow::Borrow;
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::tree::{Bias, ByKey, Cursor, Leaf, Tree, Walk};
 
@@ -22,7 +23,7 @@ impl Item for () {}
 
 /// A map in the order of its keys. `Clone` is O(1); a writer copies what it touches.
 pub(super) struct Sorted<K: Ord + Clone, V: Item> {
-    tree: Tree<SortedLeaf<K, V>>,
+    tree: Tree<Arc<SortedLeaf<K, V>>>,
 }
 
 impl<K: Ord + Clone, V: Item> Clone for Sorted<K, V> {
@@ -57,7 +58,7 @@ impl<K: Ord, V> SortedLeaf<K, V> {
     }
 }
 
-impl<K: Ord + Clone, V: Item> Leaf for SortedLeaf<K, V> {
+impl<K: Ord + Clone, V: Item> Leaf for Arc<SortedLeaf<K, V>> {
     type Key = K;
 
     fn len(&self) -> usize {
@@ -70,7 +71,12 @@ impl<K: Ord + Clone, V: Item> Leaf for SortedLeaf<K, V> {
 
     fn heap_bytes(&self) -> usize {
         let behind: usize = self.items.iter().map(|(_, value)| value.heap_bytes()).sum();
-        self.items.capacity() * size_of::<(K, V)>() + behind
+        let own = size_of::<SortedLeaf<K, V>>() + 2 * size_of::<usize>();
+        self.items.capacity() * size_of::<(K, V)>() + behind + own
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(self, other)
     }
 
     fn node_count(&self) -> usize {
@@ -80,17 +86,18 @@ impl<K: Ord + Clone, V: Item> Leaf for SortedLeaf<K, V> {
     fn split(&mut self, bias: Bias) -> Option<(K, Self)> {
         let len = self.items.len();
         let at = bias.left_share(len).clamp(1, len - 1);
-        let right = SortedLeaf { items: self.items.split_off(at) };
-        self.items.shrink_to_fit();
-        Some((right.items[0].0.clone(), right))
+        let items = &mut Arc::make_mut(self).items;
+        let right = SortedLeaf { items: items.split_off(at) };
+        items.shrink_to_fit();
+        Some((right.items[0].0.clone(), Arc::new(right)))
     }
 
     fn append(&mut self, right: &Self) {
-        self.items.extend_from_slice(&right.items);
+        Arc::make_mut(self).items.extend_from_slice(&right.items);
     }
 
     fn remove_range(&mut self, range: Range<usize>) {
-        self.items.drain(range);
+        Arc::make_mut(self).items.drain(range);
     }
 }
 
@@ -131,8 +138,9 @@ impl<K: Ord + Clone, V: Item> Sorted<K, V> {
     pub(super) fn insert(&mut self, key: K, value: V) -> Option<V> {
         let copy = key.clone();
         self.tree.edit(&mut by_key(&copy), |leaf, _| match leaf.search(&key) {
-            Ok(at) => Some(std::mem::replace(&mut leaf.items[at].1, value)),
+            Ok(at) => Some(std::mem::replace(&mut Arc::make_mut(leaf).items[at].1, value)),
             Err(at) => {
+                let leaf = Arc::make_mut(leaf);
                 if leaf.items.len() == leaf.items.capacity() {
                     // Doubling would leave leaves a third empty.
                     leaf.items.reserve_exact(1 + leaf.items.len() / 4);
@@ -151,7 +159,7 @@ impl<K: Ord + Clone, V: Item> Sorted<K, V> {
         self.item(key)?;
         self.tree.edit(&mut by_key(key), |leaf, _| {
             let at = leaf.search(key).ok()?;
-            Some(change(&mut leaf.items[at].1))
+            Some(change(&mut Arc::make_mut(leaf).items[at].1))
         })
     }
 
@@ -162,7 +170,7 @@ impl<K: Ord + Clone, V: Item> Sorted<K, V> {
         self.item(key)?;
         self.tree.edit(&mut by_key(key), |leaf, _| {
             let at = leaf.search(key).ok()?;
-            Some(leaf.items.remove(at).1)
+            Some(Arc::make_mut(leaf).items.remove(at).1)
         })
     }
 
@@ -188,7 +196,7 @@ impl<K: Ord + Clone, V: Item> Sorted<K, V> {
 
 /// Steps through a clone of a map, which it owns.
 pub(super) struct SortedIter<K: Ord + Clone, V: Item> {
-    cursor: Cursor<SortedLeaf<K, V>>,
+    cursor: Cursor<Arc<SortedLeaf<K, V>>>,
     walk: Walk,
 }
 

@@ -1,7 +1,5 @@
 //! Walking a tree: its leaves in order, and owned places in a clone of it.
 
-use std::sync::Arc;
-
 use super::node::{ByRank, Node, Seek};
 use super::{Leaf, Tree};
 
@@ -29,7 +27,7 @@ impl<'a, L: Leaf> Iterator for Leaves<'a, L> {
 /// A place in a clone of a tree: holds the clone, and the leaf it stands in.
 pub struct Cursor<L: Leaf> {
     tree: Tree<L>,
-    leaf: Option<Arc<L>>,
+    leaf: Option<L>,
     leaf_start: usize,
 }
 
@@ -55,7 +53,7 @@ impl<L: Leaf> Cursor<L> {
                 node = &inner.children[seek.child(inner)];
             }
             if let Node::Leaf(leaf) = node {
-                self.leaf = Some(Arc::clone(leaf));
+                self.leaf = Some(leaf.clone());
                 self.leaf_start = rank - seek.rest;
             }
         }
@@ -65,7 +63,7 @@ impl<L: Leaf> Cursor<L> {
     /// As [`Cursor::at`], of an entry of the leaf it stands in already.
     pub fn here(&self, rank: usize) -> Option<(&L, usize)> {
         let at = rank.checked_sub(self.leaf_start)?;
-        self.leaf.as_deref().filter(|leaf| at < leaf.len()).map(|leaf| (leaf, at))
+        self.leaf.as_ref().filter(|leaf| at < leaf.len()).map(|leaf| (leaf, at))
     }
 }
 

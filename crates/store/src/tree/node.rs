@@ -73,14 +73,14 @@ pub struct Inner<L: Leaf> {
 }
 
 pub(super) enum Node<L: Leaf> {
-    Leaf(Arc<L>),
+    Leaf(L),
     Inner(Arc<Inner<L>>),
 }
 
 impl<L: Leaf> Clone for Node<L> {
     fn clone(&self) -> Self {
         match self {
-            Node::Leaf(leaf) => Node::Leaf(Arc::clone(leaf)),
+            Node::Leaf(leaf) => Node::Leaf(leaf.clone()),
             Node::Inner(inner) => Node::Inner(Arc::clone(inner)),
         }
     }
@@ -104,12 +104,9 @@ impl<L: Leaf> Node<L> {
 
     pub(super) fn totals(&self) -> Totals {
         match self {
-            Node::Leaf(leaf) => Totals {
-                entries: leaf.len(),
-                bytes: leaf.heap_bytes() + size_of::<L>() + SHARED_HEADER_BYTES,
-                nodes: leaf.node_count(),
-                leaves: 1,
-            },
+            Node::Leaf(leaf) => {
+                Totals { entries: leaf.len(), bytes: leaf.heap_bytes(), nodes: leaf.node_count(), leaves: 1 }
+            }
             Node::Inner(inner) => Totals {
                 entries: inner.entries,
                 bytes: inner.bytes
@@ -136,8 +133,8 @@ impl<L: Leaf> Node<L> {
         }
         match self {
             Node::Leaf(leaf) => {
-                let (key, right) = Arc::make_mut(leaf).split(bias)?;
-                Some((key, Node::Leaf(Arc::new(right))))
+                let (key, right) = leaf.split(bias)?;
+                Some((key, Node::Leaf(right)))
             }
             Node::Inner(inner) => {
                 let (key, right) = Arc::make_mut(inner).split(bias);
@@ -163,7 +160,7 @@ impl<L: Leaf> Node<L> {
 
     fn absorb(&mut self, key: L::Key, right: Self) {
         match (self, right) {
-            (Node::Leaf(a), Node::Leaf(b)) => Arc::make_mut(a).append(&b),
+            (Node::Leaf(a), Node::Leaf(b)) => a.append(&b),
             (Node::Inner(a), Node::Inner(b)) => Arc::make_mut(a).append(key, Arc::unwrap_or_clone(b)),
             _ => unreachable!("tree: all leaves are equally deep"),
         }
@@ -224,6 +221,13 @@ impl<L: Leaf> Inner<L> {
 
     fn insert_child(&mut self, index: usize, key: L::Key, child: Node<L>) {
         let totals = child.totals();
+        if self.children.len() == self.children.capacity() {
+            // Doubling would leave half of the nodes' memory empty.
+            let more = (self.children.len() / 4).clamp(2, CHILDREN_MAX / 4);
+            self.keys.reserve_exact(more);
+            self.counts.reserve_exact(more);
+            self.children.reserve_exact(more);
+        }
         self.keys.insert(index - 1, key);
         self.counts.insert(index, totals.entries);
         self.children.insert(index, child);
