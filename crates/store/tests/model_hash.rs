@@ -179,3 +179,24 @@ fn the_first_end_of_a_large_hash_copies_nothing() {
     assert!(hash.memory_bytes() < bytes + 1000, "{} after {bytes}", hash.memory_bytes());
     assert_eq!((hash.past_len(1), hash.past_len(2)), (0, 1));
 }
+
+#[test]
+fn hashes_built_at_once_equal_those_built_one_by_one() {
+    with_seeds(60, |rng, steps| {
+        for _ in 0..steps {
+            let t = thresholds(rng);
+            let mut model = Model::new();
+            let mut set = Hash::new();
+            for _ in 0..rng.usize(..800) {
+                model.insert(element(rng, 5_000), (element(rng, 500), None));
+            }
+            for (field, (value, _)) in &model {
+                set.set(field, value, &t);
+            }
+            let fields = model.iter().map(|(field, (value, _))| (field, value));
+            let built = Hash::from_fields(fields, &t);
+            assert_same(&built, &model, 0, rng);
+            assert_eq!(built.encoding(), set.encoding());
+        }
+    });
+}

@@ -117,3 +117,26 @@ fn an_iterator_outlives_its_list() {
     });
     assert_eq!(rest.join().expect("the iterator moves between threads"), 4999);
 }
+
+#[test]
+fn lists_built_at_once_equal_those_built_one_by_one() {
+    with_seeds(60, |rng, steps| {
+        for _ in 0..steps {
+            let fill = [-5, -2, -1, 1, 100, 100_000][rng.usize(..6)];
+            let t = Thresholds { list_max_listpack_size: fill, ..Thresholds::default() };
+            let mut model: Model = (0..rng.usize(..3_000)).map(|_| element(rng, 500)).collect();
+            let mut pushed = List::new();
+            model.iter().for_each(|element| pushed.push_back(element, &t));
+            let mut built = List::from_elements(&model, &t);
+            assert_same(&built, &model, rng);
+            assert_eq!(built.encoding(), pushed.encoding());
+            assert!(built.memory_bytes() <= pushed.memory_bytes() + 2 * 1_600);
+            for _ in 0..50 {
+                let (index, new) = (rng.usize(..=model.len()), element(rng, 500));
+                built.insert(index, &new);
+                model.insert(index, new);
+            }
+            assert_same(&built, &model, rng);
+        }
+    });
+}

@@ -208,3 +208,34 @@ fn forms_change_at_the_thresholds() {
     assert_eq!(zset.insert(&[b'm'; 65], 1.0, &t), ZInsert::Added);
     assert_eq!(zset.encoding(), Encoding::Skiplist);
 }
+
+#[test]
+fn sets_built_at_once_equal_those_built_one_by_one() {
+    with_seeds(40, |rng, steps| {
+        for step in 0..steps {
+            let t = thresholds(rng);
+            let mut model = Model::new();
+            for _ in 0..rng.usize(..=if step % 4 == 0 { 2_000 } else { 150 }) {
+                model.insert(element(rng, 5_000), score(rng));
+            }
+            let mut entries: Vec<_> = model.clone().into_iter().collect();
+            rng.shuffle(&mut entries);
+            let mut zset = ZSet::from_entries(entries, &t);
+            assert_same(&zset, &model, rng);
+            assert_eq!(ZSet::from_sorted(ordered(&model), &t).encoding(), zset.encoding());
+            let longest = model.keys().map(Vec::len).max().unwrap_or(0);
+            let fits = model.len() <= t.zset_max_listpack_entries && longest <= t.zset_max_listpack_value;
+            assert_eq!(zset.encoding(), if fits { Encoding::Listpack } else { Encoding::Skiplist });
+            let signed = model.values().any(|score| *score == 0.0 && score.is_sign_negative());
+            let is_signed = (0..zset.len()).filter_map(|rank| zset.at(rank));
+            let is_signed = is_signed.into_iter().any(|(_, score)| score == 0.0 && score.is_sign_negative());
+            assert_eq!(is_signed, signed && !fits, "the small form keeps no sign of zero");
+            for _ in 0..50 {
+                let (member, score) = (element(rng, 5_000), score(rng));
+                zset.insert(&member, score, &t);
+                model.insert(member, score);
+            }
+            assert_same(&zset, &model, rng);
+        }
+    });
+}

@@ -98,12 +98,11 @@ fn reply_found(reply: &mut Reply<'_>, found: Vec<Found>, query: &Query) {
 }
 
 fn results(zset: &ZSet, query: &Query, distances: bool, thresholds: &Thresholds) -> CmdResult<ZSet> {
-    let mut results = ZSet::new();
-    for one in search(zset, query)? {
+    let scored = search(zset, query)?.into_iter().map(|one| {
         let score = if distances { one.distance_m / query.unit_m } else { one.score };
-        results.insert(&one.member, score, thresholds);
-    }
-    Ok(results)
+        (one.member, score)
+    });
+    Ok(ZSet::from_entries(scored.collect(), thresholds))
 }
 
 fn run(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, form: Form) -> CmdResult {

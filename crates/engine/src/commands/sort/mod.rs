@@ -271,15 +271,12 @@ fn finish(
 
 /// In a list, what is missing is empty.
 fn list_of(values: Vec<Option<OwnedStr>>, thresholds: &Thresholds) -> List {
-    let mut list = List::new();
-    for value in values {
-        match value {
-            Some(OwnedStr::Short(bytes)) => list.push_back(&bytes, thresholds),
-            Some(OwnedStr::Long(long)) => list.push_back(&long.to_vec(), thresholds),
-            None => list.push_back(b"", thresholds),
-        }
-    }
-    list
+    let elements = values.into_iter().map(|value| match value {
+        Some(OwnedStr::Short(bytes)) => bytes,
+        Some(OwnedStr::Long(long)) => long.to_vec().into(),
+        None => Box::default(),
+    });
+    List::from_elements(elements, thresholds)
 }
 
 fn reply_values(reply: &mut Reply<'_>, values: Vec<Option<OwnedStr>>) {

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 
 use resp::Encoder;
 use store::{Kind, Thresholds, View, ZSet};
@@ -12,6 +13,10 @@ use crate::commands::algebra::{self, Input, Members};
 use crate::ctx::{Ctx, Event};
 use crate::fault::{CmdResult, Fault};
 use crate::reply::Reply;
+
+/// A union whose smaller inputs have more members than one for this many of the largest is built anew; with fewer, they are
+/// put into a clone.
+const BASE_MEMBERS_PER_PUT: usize = 8;
 
 const WEIGHT_NOT_FLOAT: Fault = Fault::Text("ERR weight value is not a float");
 
@@ -227,7 +232,7 @@ impl Plan {
         if base.is_some() {
             weighted.pop();
         }
-        let mut scores: HashMap<Box<[u8]>, f64> = HashMap::new();
+        let mut scores = Scores::default();
         for (input, weight) in weighted {
             input.visit(|member, score| {
                 let score = number_or_zero(score * weight);
@@ -243,6 +248,9 @@ impl Plan {
         let Some((_, base)) = base else {
             return Combined::sorted(scores.into_iter().map(|(member, score)| (score, member)).collect());
         };
+        if scores.len() > base.len() / BASE_MEMBERS_PER_PUT {
+            return self.merged(base, scores);
+        }
         let mut result = base.clone();
         for (member, score) in scores {
             let score = match base.score(&member) {
@@ -256,6 +264,22 @@ impl Plan {
             result.insert(&member, score, thresholds);
         }
         Combined::Changed(result)
+    }
+
+    /// The union of `base`, which comes last, with the scores of the others.
+    fn merged(&self, base: &ZSet, mut scores: Scores) -> Combined {
+        let mut members = Vec::with_capacity(base.len() + scores.len());
+        let mut changed = Vec::new();
+        let mut all = base.iter();
+        while let Some((member, last)) = all.next() {
+            match scores.remove_entry(member) {
+                Some((member, score)) => changed.push((self.aggregate.apply(score, last), member)),
+                None => members.push((last, Box::from(member))),
+            }
+        }
+        members.append(&mut changed);
+        members.extend(scores.into_iter().map(|(member, score)| (score, member)));
+        Combined::sorted(members)
     }
 
     /// Hands the members that all inputs have to `found`, in any order, until it returns false.
@@ -285,6 +309,26 @@ impl Plan {
             count != self.limit
         });
         count
+    }
+}
+
+/// Scores by member.
+type Scores = HashMap<Box<[u8]>, f64, BuildHasherDefault<MemberHasher>>;
+
+/// The store's keyed hash of a byte string.
+#[derive(Default)]
+struct MemberHasher(u64);
+
+impl Hasher for MemberHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = store::member_hash(bytes);
+    }
+
+    /// The length, which comes before the bytes.
+    fn write_usize(&mut self, _: usize) {}
+
+    fn finish(&self) -> u64 {
+        self.0
     }
 }
 
@@ -338,7 +382,8 @@ fn difference(inputs: Inputs<'_>, thresholds: &Thresholds) -> Combined {
 
 impl Combined {
     fn sorted(mut members: Vec<(f64, Box<[u8]>)>) -> Combined {
-        members.sort_unstable_by(|(a_score, a), (b_score, b)| {
+        // Stable, since that makes use of parts that are in order.
+        members.sort_by(|(a_score, a), (b_score, b)| {
             a_score.partial_cmp(b_score).unwrap_or(Ordering::Equal).then_with(|| a.cmp(b))
         });
         Combined::Sorted(members)
@@ -349,13 +394,7 @@ impl Combined {
         match self {
             Combined::Changed(zset) => zset,
             Combined::Sorted(members) => {
-                let longest = members.iter().map(|(_, member)| member.len()).max().unwrap_or(0);
-                let mut zset = ZSet::new();
-                zset.expect_members(members.len(), longest, thresholds);
-                for (score, member) in members {
-                    zset.insert(&member, score, thresholds);
-                }
-                zset
+                ZSet::from_sorted(members.into_iter().map(|(score, member)| (member, score)), thresholds)
             }
         }
     }

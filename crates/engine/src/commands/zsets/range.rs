@@ -172,10 +172,17 @@ impl Query {
     /// A sorted set of the members it selects, in the form that they call for.
     fn part(&self, zset: &ZSet, thresholds: &Thresholds) -> ZSet {
         let ranks = self.ranks(zset);
+        let is_by_rank = matches!(self.span, Span::Rank(..));
+        let has_no_zero = || zset.ranks_by_score(Bound::Included(0.0), Bound::Included(0.0)).is_empty();
+        if ranks.len() > thresholds.zset_max_listpack_entries && (is_by_rank || has_no_zero()) {
+            let mut members = zset.range(ranks.start, false);
+            let next = || members.next().map(|(member, score)| (Box::<[u8]>::from(member), score));
+            return ZSet::from_sorted(std::iter::from_fn(next).take(ranks.len()), thresholds);
+        }
         let mut part = ZSet::new();
         // Only a range of ranks is known to be long before it is copied, as in Redis. The small form forgets the sign
         // of zero, so this and the direction show.
-        if matches!(self.span, Span::Rank(..)) {
+        if is_by_rank {
             part.expect_members(ranks.len(), 0, thresholds);
         }
         let mut members = zset.range(first_of(&ranks, self.reverse), self.reverse);
