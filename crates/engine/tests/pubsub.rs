@@ -101,6 +101,7 @@ fn misses_and_new_keys_come_before_what_is_written() {
     check("ZDIFFSTORE d 2 l m AGGREGATE", &both);
     check("HSET h f v", &[("h", "new"), ("h", "hset")]);
     check("LCS h l", &both[..1]);
+    check("SORT l BY w_* GET m STORE d", &both[..1]);
     check("XAUTOCLAIM l g c x 0", &both[..1]);
     check("XAUTOCLAIM l g c 0 0 COUNT 0", &both[..1]);
     check("XAUTOCLAIM l g c 0 0", &both[..1]);

@@ -186,9 +186,8 @@ fn run_with_patterns(
     options: SortOptions,
     reply: &mut Reply<'_>,
 ) -> CmdResult {
-    let source = Source::read(ctx, key)?;
-    if source.as_ref().map_or(0, Source::elements) <= BIG_INPUT_ELEMENTS {
-        drop(source);
+    // Not a read yet, which would count as a second look at the key.
+    if ctx.work_in(ctx.db(), key) <= BIG_INPUT_ELEMENTS {
         return match read(ctx, key, &options)? {
             Reading::Keyed(keyed) => {
                 reply_values(reply, values(keyed.sorted(&options), &options, |_, _| None));
