@@ -160,6 +160,42 @@ interactive() {
     expect "-n" "$(cli -n 5 set elsewhere 1 && cli exists elsewhere && cli -n 5 exists elsewhere)" $'OK\n0\n1'
 }
 
+# Libraries go to a real redis-server by FUNCTION DUMP and FUNCTION RESTORE, and come back.
+functions_between_servers() {
+    local real_pid real_port library name
+    real_port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+    redis-server --port "$real_port" --bind 127.0.0.1 --dir "$directory" --save '' >"$directory/real.log" 2>&1 &
+    real_pid=$!
+    # The check is a subshell: this ends with it.
+    trap "kill $real_pid" EXIT
+    real() { timeout 60 redis-cli -p "$real_port" "$@"; }
+    for _ in $(seq 200); do
+        [[ $(real ping 2>/dev/null) == PONG ]] && break
+        sleep 0.05
+    done
+    for name in short long_a long_b; do
+        library=$'#!lua name='$name$'\nredis.register_function{function_name="'$name$'", callback=function() return "'$name$'" end, flags={"no-writes"}}\n'
+        # Long ones are compressed; text that does not repeat is not.
+        [[ $name != long_a ]] || library+=$(printf -- '-- the same line\n%.0s' $(seq 1000))
+        [[ $name != long_b ]] || library+="-- $(head -c 20000 /dev/urandom | base64 -w 0)"
+        expect "loading $name" "$(printf %s "$library" | cli -x function load)" "$name"
+    done
+    # redis-cli ends a reply with a line break of its own.
+    cli function dump | head -c -1 >"$directory/ours.dump"
+    expect "the real server takes ours" "$(real -x function restore <"$directory/ours.dump")" OK
+    expect "what it has then" "$(real function list withcode | sort)" "$(cli function list withcode | sort)"
+    real function dump | head -c -1 >"$directory/theirs.dump"
+    expect "we have them already" "$(cli -x function restore <"$directory/theirs.dump" 2>&1 | head -n 1 | sed 's| Library [^ ]* already| Library NAME already|')" \
+        "ERR Library NAME already exists"
+    expect "we forget ours" "$(cli function flush)" OK
+    expect "we take theirs" "$(cli -x function restore <"$directory/theirs.dump")" OK
+    expect "what we have then" "$(cli function list withcode | sort)" "$(real function list withcode | sort)"
+    for name in short long_a long_b; do
+        expect "FCALL_RO $name" "$(cli fcall_ro $name 0)" "$name"
+    done
+    cli function flush >/dev/null
+}
+
 still_well() {
     kill -0 "$server_pid" || { echo "the server is gone" && cat "$directory/server.log" && exit 1; }
     expect PING "$(cli ping)" PONG
@@ -173,6 +209,7 @@ check "redis-cli --scan" scan_keys
 check "redis-cli --bigkeys" biggest_keys
 check "redis-cli --stat" statistics
 check "redis-cli, plain" interactive
+check "FUNCTION DUMP and RESTORE, to redis-server and back" functions_between_servers
 check "the server afterwards" still_well
 
 echo "$passed passed, $failed failed"

@@ -6,8 +6,8 @@ use std::fmt;
 
 use base::limits::INLINE_BYTES_MAX;
 
-/// Deepest nesting that is read. Real replies stay below ten.
-pub const REPLY_DEPTH_MAX: usize = 64;
+/// Deepest nesting that is read. Replies of commands stay below ten; those that scripts make may be nested 1,000 deep.
+pub const REPLY_DEPTH_MAX: usize = 1_100;
 
 /// One reply, or one element of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
