@@ -91,6 +91,18 @@ pub const EVAL_SCRIPTS_MAX: usize = 500;
 /// Functions that one thread keeps compiled.
 pub const LUA_COMPILED_MAX: usize = 1024;
 
+/// Compiled scripts that one thread finds by their text, without a digest.
+pub const LUA_RECENT_MAX: usize = 8;
+
+/// Change of the memory of a thread's Lua that others are told of.
+pub const LUA_COUNT_STEP_BYTES: u64 = 4 * KIB as u64;
+
+/// A thread's Lua of fewer bytes is small: its garbage may grow to several times that.
+pub const LUA_SMALL_BYTES: u64 = 1024 * KIB as u64;
+
+/// Values of more bytes than this are made for a script under the bound on its memory.
+pub const LUA_QUICK_BYTES_MAX: usize = 64 * KIB;
+
 /// Most bytes of one thread's Lua.
 pub const LUA_BYTES_MAX: usize = 1024 * 1024 * KIB;
 
@@ -108,6 +120,12 @@ pub const LUA_HOOK_INSTRUCTIONS: u32 = 10_000;
 
 /// Time that a script may run on a worker, in microseconds; if it takes longer, it starts again elsewhere.
 pub const SCRIPT_WORKER_US: u64 = 2_000;
+
+/// Keys that a script has written and that are found by looking through them all; of more, there is an index.
+pub const SCRIPT_UNDO_SCAN_MAX: usize = 16;
+
+/// Memory for a command's arguments, and for its reply, that is kept for a script's next command.
+pub const SCRIPT_SCRATCH_BYTES_MAX: usize = 64 * KIB;
 
 /// Threads for scripts that take long or wait for keys.
 pub const SCRIPT_THREADS: usize = 4;

@@ -312,6 +312,16 @@ impl Output {
         self.has_no_parts().then(|| &self.tail[self.sent..])
     }
 
+    /// All bytes, what streams have to make included; the buffer that was lent, if it sufficed.
+    pub fn into_bytes(mut self) -> Vec<u8> {
+        if self.has_no_parts() && self.sent == 0 {
+            return self.tail;
+        }
+        let mut bytes = Vec::new();
+        self.drain_into(&mut bytes);
+        bytes
+    }
+
     /// All bytes, what streams have to make included; nothing is left.
     pub fn drain_into(&mut self, bytes: &mut Vec<u8>) {
         if let Some(plain) = self.plain() {

@@ -245,6 +245,9 @@ pub struct Server {
     pub tracking: Tracking,
     /// Scripts and functions.
     pub scripting: Scripting,
+    /// A replica that has lost its primary, and is not to answer from what it has: scripts heed it. For whoever makes
+    /// this server a replica to set.
+    pub is_stale: AtomicBool,
 }
 
 impl Server {
@@ -289,6 +292,7 @@ impl Server {
             channels: Channels::default(),
             tracking: Tracking::default(),
             scripting: Scripting::default(),
+            is_stale: AtomicBool::new(false),
             config,
             clock,
             process,

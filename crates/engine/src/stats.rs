@@ -26,6 +26,11 @@ impl Counter {
         self.0.load(Relaxed)
     }
 
+    /// Sets it; only the owning thread may.
+    pub fn set(&self, n: u64) {
+        self.0.store(n, Relaxed);
+    }
+
     /// Sets it to zero. An increment at the same instant may be lost.
     pub fn reset(&self) {
         self.0.store(0, Relaxed);

@@ -201,6 +201,31 @@ fn nobody_hears_of_a_run_that_is_given_up() {
 }
 
 #[test]
+fn a_run_that_is_given_up_counts_once() {
+    let mut harness = Harness::new();
+    let changes = |harness: &mut Harness| {
+        let info = harness.run("INFO persistence");
+        let line = info.lines().find(|line| line.contains("rdb_changes_since_last_save")).expect("a count");
+        line.rsplit(':').next().expect("its value").trim().to_owned()
+    };
+    // More keys than are looked through one by one.
+    let script = "EVAL 'for i = 1, 40 do redis.call(\"SET\", \"k\" .. i, i) redis.call(\"INCR\", \"k\" .. i) end \
+                  return redis.call(\"SET\", \"other\", 1)' 0";
+    harness.check("SET k7 old", "+OK");
+    while_held(
+        &mut harness,
+        b"other",
+        || (),
+        |harness| {
+            harness.check("SET k40 old", "+OK");
+            harness.check(script, "+OK");
+        },
+    );
+    harness.check("MGET k1 k7 k40 other", "[2 8 41 1]");
+    assert_eq!(changes(&mut harness), "83");
+}
+
+#[test]
 fn undeclared_keys_just_work() {
     run(
         Harness::new(),
@@ -245,4 +270,61 @@ fn functions_are_kept_in_libraries() {
     harness.check("FCALL f 0", ":2");
     harness.check("FUNCTION DELETE lib", "+OK");
     harness.check("FCALL f 0", "-ERR Function not found");
+}
+
+#[test]
+fn the_settings_of_cjson_stay() {
+    let sparse = "cjson.encode_sparse_array(true)";
+    let precise = "cjson.encode_number_precision(3)";
+    let mut harness = Harness::new();
+    let both = "return cjson.encode({[100] = 1 / 3})";
+    let library = format!(
+        "FUNCTION LOAD \"#!lua name=l\\nredis.register_function('set', function() {precise} end) \
+         redis.register_function('get', function() {sparse} {both} end)\""
+    );
+    harness.check(&library, "l");
+    harness.check(&format!("EVAL '{both}' 0"), {
+        "-ERR user_script:1: Cannot serialise table: excessively sparse array script: \
+         baeb49ddc53f45dacb74ca66df9e7abd9ed795ac, on @user_script:1."
+    });
+    harness.check(&format!("EVAL '{sparse}' 0"), "(nil)");
+    harness.check(&format!("EVAL '{both}' 0"), "{\"100\":0.33333333333333}");
+    // Functions have settings of their own.
+    harness.check("FCALL set 0", "(nil)");
+    harness.check("FCALL get 0", "{\"100\":0.333}");
+    harness.check(&format!("EVAL '{both}' 0"), "{\"100\":0.33333333333333}");
+    harness.check("FCALL get 0", "{\"100\":0.333}");
+    // Another server, in the same thread, has others.
+    Harness::new().check("EVAL 'return cjson.encode_number_precision()' 0", ":14");
+    harness.check("FCALL get 0", "{\"100\":0.333}");
+    harness.check("SCRIPT FLUSH", "+OK");
+    harness.check("EVAL 'return cjson.encode_sparse_array()' 0", "(nil)");
+    harness.check("FCALL get 0", "{\"100\":0.333}");
+}
+
+#[test]
+fn a_replica_without_its_primary_runs_what_says_so() {
+    let mut harness = Harness::new();
+    harness.check("SET k v", "+OK");
+    harness.server.is_stale.store(true, std::sync::atomic::Ordering::Relaxed);
+    harness.check("EVAL \"#!lua\\nreturn 1\" 0", {
+        "-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'."
+    });
+    harness.check("EVAL \"#!lua flags=allow-stale\\nreturn 1\" 0", ":1");
+    harness.check("EVAL 'return 1' 0", ":1");
+    harness.check("EVAL \"#!lua flags=allow-stale\\nreturn redis.pcall('GET', 'k').err\" 0", {
+        "ERR Can not execute the command on a stale replica"
+    });
+    harness.check("EVAL 'return #redis.call(\"TIME\")' 0", ":2");
+}
+
+#[test]
+fn a_script_cannot_stop_the_collector_for_good() {
+    let mut harness = Harness::new();
+    harness.check("EVAL 'collectgarbage(\"stop\") collectgarbage(\"setstepmul\", 1) return 1' 0", ":1");
+    for number in 100..300 {
+        harness.check(&format!("EVAL 'return #string.rep(ARGV[1], 300000)' 0 {number}"), ":900000");
+    }
+    let bytes = engine::scripting::vm::states_bytes();
+    assert!(bytes < 64 << 20, "{bytes}");
 }

@@ -84,6 +84,16 @@ impl<'a> Args<'a> {
         })
     }
 
+    /// The first `count` arguments; all when there are not that many.
+    #[inline]
+    pub fn first(self, count: usize) -> Args<'a> {
+        let count = count.min(self.len());
+        Args(match self.0 {
+            Source::Spans { buffer, spans } => Source::Spans { buffer, spans: &spans[..count] },
+            Source::Slices(slices) => Source::Slices(&slices[..count]),
+        })
+    }
+
     /// All arguments in order.
     #[inline]
     pub fn iter(self) -> ArgsIter<'a> {
@@ -211,6 +221,37 @@ impl OwnedArgs {
     }
 }
 
+/// A place to put arguments together in, one after another, again and again.
+#[derive(Debug, Default)]
+pub struct ArgsBuffer {
+    bytes: Vec<u8>,
+    spans: Vec<Span>,
+}
+
+impl ArgsBuffer {
+    /// Forgets the arguments, and lets go of more memory than `bytes_max` for either part.
+    pub fn clear(&mut self, bytes_max: usize) {
+        self.bytes.clear();
+        self.spans.clear();
+        self.bytes.shrink_to(bytes_max);
+        self.spans.shrink_to(bytes_max / size_of::<Span>());
+    }
+
+    /// Adds an argument, which `write` appends.
+    #[inline]
+    pub fn push_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.bytes.len();
+        write(&mut self.bytes);
+        self.spans.push(Span { start, len: self.bytes.len() - start });
+    }
+
+    /// The arguments, borrowed.
+    #[inline]
+    pub fn as_args(&self) -> Args<'_> {
+        Args::from_spans(&self.bytes, &self.spans)
+    }
+}
+
 /// The arguments of many commands, one after the other, with their own copy of the bytes.
 ///
 /// Commands lie together in parts of bounded size, so that a long queue is never copied as a whole to grow; only a
@@ -330,6 +371,12 @@ mod tests {
         let listed = Args::from_slices(&slices);
         let owned = listed.to_owned();
         assert_eq!(owned.as_args(), listed);
+        let mut buffer = ArgsBuffer::default();
+        for bytes_max in [0, 4] {
+            buffer.clear(bytes_max);
+            slices.iter().for_each(|arg| buffer.push_with(|bytes| bytes.extend_from_slice(arg)));
+            assert_eq!(buffer.as_args(), listed);
+        }
         assert_eq!(OwnedArgs::new(["SET", "key", "", "value"]), owned);
         for args in [listed, owned.as_args()] {
             assert_eq!((args.len(), args.is_empty()), (4, false));

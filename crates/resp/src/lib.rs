@@ -7,7 +7,7 @@ pub mod encode;
 mod inline;
 pub mod parse;
 
-pub use args::{Args, ArgsQueue, OwnedArgs};
+pub use args::{Args, ArgsBuffer, ArgsQueue, OwnedArgs};
 pub use decode::{Batch, DecodeError, DecodeLimits, Decoder};
 pub use encode::{Encoder, Proto, write_command};
 pub use parse::Value;

@@ -215,6 +215,15 @@ impl<'k> Locked<'k> {
         matches!(self.guards, Guards::All(_))
     }
 
+    /// The stripes that are held, unless all are.
+    pub fn stripes(&self) -> Vec<usize> {
+        match &self.guards {
+            Guards::One(stripe, _) => vec![*stripe],
+            Guards::Many(held) => held.iter().map(|(stripe, _)| *stripe).collect(),
+            Guards::All(_) => Vec::new(),
+        }
+    }
+
     /// Takes one more stripe if that can be had without waiting, in whatever order: true if it is held then.
     pub fn try_add(&mut self, stripe: usize) -> bool {
         if self.covers_stripe(stripe) {

@@ -38,10 +38,13 @@ fn evaluate(
 
 /// The script of a source, which is compiled and kept if it is new.
 fn script_of(ctx: &mut Ctx<'_>, source: &[u8], is_kept: bool) -> CmdResult<Arc<Script>> {
-    let sha = sha_hex(source);
     let scripts = &ctx.server().scripting.scripts;
     vm::with(|vm| {
-        let known = vm.script(&sha).map(|(script, _)| script).or_else(|| scripts.get(&sha));
+        if !is_kept && let Some(script) = vm.recent_script(|script| *script.source == *source) {
+            return Ok(script);
+        }
+        let sha = sha_hex(source);
+        let known = vm.script(&sha).or_else(|| scripts.get(&sha));
         if let Some(script) = known {
             if is_kept {
                 scripts.keep(&script);
@@ -58,7 +61,7 @@ fn script_of(ctx: &mut Ctx<'_>, source: &[u8], is_kept: bool) -> CmdResult<Arc<S
 
 fn script_of_sha(ctx: &mut Ctx<'_>, given: &[u8]) -> CmdResult<Arc<Script>> {
     let sha: Sha = given.to_ascii_lowercase().try_into().map_err(|_| NO_SCRIPT)?;
-    let known = vm::with(|vm| vm.script(&sha).map(|(script, _)| script));
+    let known = vm::with(|vm| vm.recent_script(|script| script.sha == sha).or_else(|| vm.script(&sha)));
     known.or_else(|| ctx.server().scripting.scripts.get(&sha)).ok_or(NO_SCRIPT)
 }
 
@@ -114,7 +117,9 @@ pub(crate) fn flush(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
     if !flush_option_fits(args) {
         return Err(Fault::Text("ERR SCRIPT FLUSH only support SYNC|ASYNC option"));
     }
-    ctx.server().scripting.scripts.flush();
+    let scripting = &ctx.server().scripting;
+    scripting.scripts.flush();
+    scripting.json.reset_scripts();
     reply.ok();
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use mlua::{Function, Lua, MultiValue, Table, Value};
+use mlua::{Lua, MultiValue, Table, Value};
 use resp::Proto;
 
 use super::cache::sha_hex;
@@ -22,19 +22,32 @@ const VERSION: &str = crate::server::REDIS_VERSION;
 const REPL_MODES: &[(&str, i64)] =
     &[("REPL_NONE", 0), ("REPL_AOF", 1), ("REPL_SLAVE", 2), ("REPL_REPLICA", 2), ("REPL_ALL", 3)];
 
-/// What functions of a script ask of whoever runs it, by number; arguments follow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Request {
+/// What functions of a script ask of whoever runs it.
+pub enum Question {
+    /// `redis.call`, or without `raises` `redis.pcall`.
+    Call {
+        /// The command.
+        args: MultiValue,
+        /// An error reply is raised.
+        raises: bool,
+    },
     /// May the run go on?
     MayGoOn,
-    /// `redis.log`: level, text.
-    Log,
-    /// `redis.acl_check_cmd`: command, arguments.
-    AclCheck,
+    /// `redis.log`.
+    Log {
+        /// From 0, the least important.
+        level: i64,
+        /// What is to be logged.
+        text: String,
+    },
+    /// `redis.acl_check_cmd`: the command.
+    AclCheck(MultiValue),
     /// `os.clock`.
     CpuSeconds,
 }
+
+/// What a call outside a run is told.
+pub const NO_RUN: &str = "ERR redis.call/pcall can only be called inside a script invocation";
 
 /// Everything that the sandbox needs.
 pub fn natives(lua: &Lua, shared: &Rc<Shared>) -> mlua::Result<Table> {
@@ -64,18 +77,17 @@ pub fn natives(lua: &Lua, shared: &Rc<Shared>) -> mlua::Result<Table> {
     };
     native.set("randomseed", lua.create_function(seed)?)?;
     let state = shared.clone();
-    let clock = move |_: &Lua, _: MultiValue| ask(&state, (Request::CpuSeconds as u8,));
+    let clock = move |lua: &Lua, _: MultiValue| ask(lua, &state, Question::CpuSeconds);
     native.set("clock", lua.create_function(clock)?)?;
     native.set("eval_api", eval_api(lua, shared)?)?;
-    native.set("function_api", function_api(lua, shared)?)?;
+    native.set("function_api", calling_api(lua, shared)?)?;
     native.set("load_api", load_api(lua, shared)?)?;
     Ok(native)
 }
 
 /// Asks whoever runs the script; nil if nobody does.
-fn ask(shared: &Shared, request: impl mlua::IntoLuaMulti) -> mlua::Result<Value> {
-    let ask = shared.ask.borrow().clone();
-    ask.map_or(Ok(Value::Nil), |ask| ask.call(request))
+fn ask(lua: &Lua, shared: &Shared, question: Question) -> mlua::Result<Value> {
+    shared.runner.ask(lua, question).unwrap_or(Ok(Value::Nil))
 }
 
 /// Makes a table of an error, with the place where it was raised: what EVAL's reply is made of.
@@ -154,10 +166,7 @@ fn common_api(lua: &Lua, shared: &Rc<Shared>) -> mlua::Result<Table> {
     api.set("set_repl", lua.create_function(set_repl)?)?;
     REPL_MODES.iter().try_for_each(|(name, mode)| api.set(*name, *mode))?;
     let state = shared.clone();
-    let acl_check = move |_: &Lua, mut args: MultiValue| {
-        args.push_front(Value::Integer(Request::AclCheck as i64));
-        ask(&state, args)
-    };
+    let acl_check = move |lua: &Lua, args: MultiValue| ask(lua, &state, Question::AclCheck(args));
     api.set("acl_check_cmd", lua.create_function(acl_check)?)?;
     Ok(api)
 }
@@ -181,37 +190,32 @@ fn version_and_log(lua: &Lua, shared: &Rc<Shared>, api: &Table) -> mlua::Result<
             return Err(raise_table("ERR Invalid debug level."));
         }
         let words: Vec<Vec<u8>> = args.iter().skip(1).filter_map(bytes_of).collect();
-        let text = lua.create_string(words.join(&b' '))?;
-        ask(&state, (Request::Log as u8, level as i64, text)).map(|_| ())
+        let text = String::from_utf8_lossy(&words.join(&b' ')).into_owned();
+        ask(lua, &state, Question::Log { level: level as i64, text }).map(|_| ())
     };
     api.set("log", lua.create_function(log)?)
 }
 
-/// `redis` for EVAL; `call` and `pcall` are put in for each run.
+/// `redis` for EVAL.
 fn eval_api(lua: &Lua, shared: &Rc<Shared>) -> mlua::Result<Table> {
-    let api = common_api(lua, shared)?;
+    let api = calling_api(lua, shared)?;
     api.set("replicate_commands", lua.create_function(|_, _: MultiValue| Ok(true))?)?;
     api.set("breakpoint", lua.create_function(|_, _: MultiValue| Ok(false))?)?;
     api.set("debug", lua.create_function(|_, _: MultiValue| Ok(()))?)?;
     Ok(api)
 }
 
-/// `redis` for functions, which may keep its functions from one run to the next.
-fn function_api(lua: &Lua, shared: &Rc<Shared>) -> mlua::Result<Table> {
+/// What whoever runs a script adds to that. Functions may keep it from one run to the next.
+fn calling_api(lua: &Lua, shared: &Rc<Shared>) -> mlua::Result<Table> {
     let api = common_api(lua, shared)?;
-    type Slot = fn(&Shared) -> Option<Function>;
-    let through = |slot: Slot| {
+    for (name, raises) in [("call", true), ("pcall", false)] {
         let state = shared.clone();
-        lua.create_function(move |_, args: MultiValue| {
-            let call = slot(&state);
-            call.map_or_else(
-                || Err(raise_table("ERR redis.call/pcall can only be called inside a script invocation")),
-                |call| call.call::<Value>(args),
-            )
-        })
-    };
-    api.set("call", through(|shared| shared.call.borrow().clone())?)?;
-    api.set("pcall", through(|shared| shared.pcall.borrow().clone())?)?;
+        let call = move |lua: &Lua, args: MultiValue| {
+            let answer = state.runner.ask(lua, Question::Call { args, raises });
+            answer.unwrap_or_else(|| Err(raise_table(NO_RUN)))
+        };
+        api.set(name, lua.create_function(call)?)?;
+    }
     Ok(api)
 }
 

@@ -1,9 +1,10 @@
 //! Replies to Lua values, and Lua values to replies.
 
-use mlua::{Lua, Table, Value};
+use mlua::{Either, Lua, Table, Value};
 use resp::Proto;
 
 use super::errors::error_table;
+use super::vm::{Names, lua_text};
 use crate::reply::Reply;
 
 /// Tables nested deeper are an error, as where C's Lua runs out of stack.
@@ -12,13 +13,14 @@ const DEPTH_MAX: usize = 1_000;
 /// A reply that a command has written, read into Lua values.
 pub struct ReplyReader<'a> {
     lua: &'a Lua,
+    names: &'a Names,
     rest: &'a [u8],
 }
 
 impl<'a> ReplyReader<'a> {
     /// Reads `bytes`, a whole reply of our own.
-    pub fn new(lua: &'a Lua, bytes: &'a [u8]) -> ReplyReader<'a> {
-        ReplyReader { lua, rest: bytes }
+    pub fn new(lua: &'a Lua, names: &'a Names, bytes: &'a [u8]) -> ReplyReader<'a> {
+        ReplyReader { lua, names, rest: bytes }
     }
 
     fn line(&mut self) -> &'a [u8] {
@@ -38,12 +40,36 @@ impl<'a> ReplyReader<'a> {
         bytes
     }
 
+    /// The next value, by the shortest way to where it is put.
+    fn item(&mut self) -> mlua::Result<Either<&'a str, Value>> {
+        if self.rest.starts_with(b"$") && !self.rest.starts_with(b"$-") {
+            self.rest = &self.rest[1..];
+            let len = self.number() as usize;
+            let text = lua_text(self.lua, self.bulk(len))?;
+            return Ok(text.map_right(Value::String));
+        }
+        self.value().map(Either::Right)
+    }
+
+    fn array(&mut self, len: usize) -> mlua::Result<Table> {
+        let (lua, mut failed) = (self.lua, None);
+        let items = (0..len).map(|_| match failed {
+            Some(_) => Either::Left(""),
+            None => self.item().unwrap_or_else(|error| {
+                failed = Some(error);
+                Either::Left("")
+            }),
+        });
+        let table = lua.create_sequence_from(items)?;
+        failed.map_or(Ok(table), Err)
+    }
+
     fn string(&self, bytes: &[u8]) -> mlua::Result<Value> {
         Ok(Value::String(self.lua.create_string(bytes)?))
     }
 
     /// A table of one field.
-    fn wrapped(&self, name: &str, value: Value) -> mlua::Result<Value> {
+    fn wrapped(&self, name: &mlua::String, value: Value) -> mlua::Result<Value> {
         let table = self.lua.create_table_with_capacity(0, 1)?;
         table.raw_set(name, value)?;
         Ok(Value::Table(table))
@@ -63,9 +89,12 @@ impl<'a> ReplyReader<'a> {
             },
             b':' => Value::Integer(self.number()),
             b'+' => {
-                let text = self.string(self.line_of())?;
-                self.line();
-                self.wrapped("ok", text)?
+                let table = self.lua.create_table_with_capacity(0, 1)?;
+                match self.line() {
+                    b"OK" => table.raw_set(&self.names.ok, &self.names.status_ok)?,
+                    text => table.raw_set(&self.names.ok, lua_text(self.lua, text)?)?,
+                }
+                Value::Table(table)
             }
             b'-' => {
                 let text = self.line();
@@ -73,13 +102,7 @@ impl<'a> ReplyReader<'a> {
             }
             b'*' | b'>' => match self.number() {
                 -1 => Value::Boolean(false),
-                len => {
-                    let table = self.lua.create_table_with_capacity(len as usize, 0)?;
-                    for index in 1..=len {
-                        table.raw_set(index, self.value()?)?;
-                    }
-                    Value::Table(table)
-                }
+                len => Value::Table(self.array(len as usize)?),
             },
             b'%' => {
                 let pairs = self.number();
@@ -88,7 +111,7 @@ impl<'a> ReplyReader<'a> {
                     let key = self.value()?;
                     table.raw_set(key, self.value()?)?;
                 }
-                self.wrapped("map", Value::Table(table))?
+                self.wrapped(&self.names.map, Value::Table(table))?
             }
             b'~' => {
                 let len = self.number();
@@ -96,7 +119,7 @@ impl<'a> ReplyReader<'a> {
                 for _ in 0..len {
                     table.raw_set(self.value()?, true)?;
                 }
-                self.wrapped("set", Value::Table(table))?
+                self.wrapped(&self.names.set, Value::Table(table))?
             }
             b'_' => {
                 self.line();
@@ -105,12 +128,12 @@ impl<'a> ReplyReader<'a> {
             b'#' => Value::Boolean(self.line() == b"t"),
             b',' => {
                 let number = base::num::parse_f64(self.line()).unwrap_or(f64::NAN);
-                self.wrapped("double", Value::Number(number))?
+                self.wrapped(&self.names.double, Value::Number(number))?
             }
             b'(' => {
                 let digits = self.string(self.line_of())?;
                 self.line();
-                self.wrapped("big_number", digits)?
+                self.wrapped(&self.names.big_number, digits)?
             }
             b'=' => {
                 let len = self.number() as usize;
@@ -118,7 +141,7 @@ impl<'a> ReplyReader<'a> {
                 let table = self.lua.create_table_with_capacity(0, 2)?;
                 table.raw_set("format", self.string(&bytes[..3])?)?;
                 table.raw_set("string", self.string(&bytes[4..])?)?;
-                self.wrapped("verbatim_string", Value::Table(table))?
+                self.wrapped(&self.names.verbatim_string, Value::Table(table))?
             }
             other => unreachable!("own-reply: no value begins with {other}"),
         })
@@ -135,6 +158,8 @@ impl<'a> ReplyReader<'a> {
 pub struct ReplyWriter<'a, 'r> {
     /// Where it goes.
     pub reply: &'a mut Reply<'r>,
+    /// The fields that say what a table is.
+    pub names: &'a Names,
     /// What the script asked for with `redis.setresp`.
     pub script_proto: Proto,
 }
@@ -156,16 +181,17 @@ impl ReplyWriter<'_, '_> {
     }
 
     fn table(&mut self, table: &Table, depth: usize) -> mlua::Result<()> {
-        if let Value::String(text) = table.raw_get::<Value>("err")? {
+        let names = self.names;
+        if let Value::String(text) = table.raw_get::<Value>(&names.err)? {
             let text = text.as_bytes();
             self.reply.encoder().error_bytes(&text);
             return Ok(());
         }
-        if let Value::String(text) = table.raw_get::<Value>("ok")? {
+        if let Value::String(text) = table.raw_get::<Value>(&names.ok)? {
             status(self.reply, &text.as_bytes());
             return Ok(());
         }
-        match table.raw_get::<Value>("double")? {
+        match table.raw_get::<Value>(&names.double)? {
             Value::Number(number) => {
                 self.reply.double(number);
                 return Ok(());
@@ -176,18 +202,18 @@ impl ReplyWriter<'_, '_> {
             }
             _ => {}
         }
-        if let Value::Table(map) = table.raw_get::<Value>("map")? {
+        if let Value::Table(map) = table.raw_get::<Value>(&names.map)? {
             return self.map(&map, depth);
         }
-        if let Value::Table(set) = table.raw_get::<Value>("set")? {
+        if let Value::Table(set) = table.raw_get::<Value>(&names.set)? {
             return self.set(&set, depth);
         }
-        if let Value::String(digits) = table.raw_get::<Value>("big_number")? {
+        if let Value::String(digits) = table.raw_get::<Value>(&names.big_number)? {
             let digits: String = digits.to_string_lossy().replace(['\r', '\n'], " ");
             self.reply.big_number(&digits);
             return Ok(());
         }
-        if let Value::Table(text) = table.raw_get::<Value>("verbatim_string")?
+        if let Value::Table(text) = table.raw_get::<Value>(&names.verbatim_string)?
             && let (Value::String(format), Value::String(bytes)) =
                 (text.raw_get::<Value>("format")?, text.raw_get::<Value>("string")?)
         {

@@ -9,7 +9,7 @@ pub mod cache;
 mod convert;
 mod errors;
 pub mod functions;
-mod libs;
+pub mod libs;
 mod random;
 pub mod run;
 mod runner;
@@ -29,6 +29,8 @@ pub struct Scripting {
     pub scripts: Scripts,
     /// Libraries.
     pub functions: Functions,
+    /// How scripts have set `cjson`.
+    pub json: libs::cjson::Settings,
     /// Those that run apart from the workers.
     pub running: RunningScripts,
 }

@@ -5,13 +5,13 @@
 //! what it wrote is put back, and it runs again from its start on a thread for scripts, which may wait. The script's
 //! habits are remembered, so that the next run starts there.
 
-use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use mlua::Function;
+use mlua::{Function, Lua};
 use resp::OwnedArgs;
 
+use super::api::Question;
 use super::cache::{Habits, Script};
 use super::convert::ReplyWriter;
 use super::errors::Abort;
@@ -64,14 +64,7 @@ impl Program {
 
     fn compiled(&self, vm: &mut Vm) -> CmdResult<Function> {
         match self {
-            Program::Script(script) => match vm.script(&script.sha) {
-                Some((_, function)) => Ok(function),
-                None => {
-                    let function = vm.compile_script(&script.source[script.code_at..])?;
-                    vm.keep_script(script, &function);
-                    Ok(function)
-                }
-            },
+            Program::Script(script) => vm.script_function(script),
             Program::Function(library, index) => {
                 vm.library_function(library, &library.functions[*index].name)
             }
@@ -102,11 +95,16 @@ enum Place {
 /// Checks what can be checked before a script runs.
 fn admit(ctx: &Ctx<'_>, program: &Program, inputs: &Inputs<'_>) -> CmdResult {
     let (server, flags) = (ctx.server(), program.flags());
-    if inputs.is_read_only && !flags.intersects(ScriptFlags::NO_WRITES | ScriptFlags::COMPAT) {
-        return Err(Fault::Text("ERR Can not execute a script with write flag using *_ro command."));
-    }
     if server.cluster.enabled && flags.contains(ScriptFlags::NO_CLUSTER) {
         return Err(Fault::Text("ERR Can not run script on cluster, 'no-cluster' flag is set."));
+    }
+    if server.is_stale.load(Relaxed) && !flags.intersects(ScriptFlags::ALLOW_STALE | ScriptFlags::COMPAT) {
+        return Err(Fault::Text(
+            "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+        ));
+    }
+    if inputs.is_read_only && !flags.intersects(ScriptFlags::NO_WRITES | ScriptFlags::COMPAT) {
+        return Err(Fault::Text("ERR Can not execute a script with write flag using *_ro command."));
     }
     let needs_memory =
         !flags.intersects(ScriptFlags::NO_WRITES | ScriptFlags::ALLOW_OOM | ScriptFlags::COMPAT);
@@ -128,18 +126,19 @@ pub fn run(ctx: &mut Ctx<'_>, program: Program, inputs: Inputs<'_>, reply: &mut 
         };
     }
     let habits = program.habits();
-    let stripes = declared_stripes(ctx, &inputs);
     if habits.conflicts.load(Relaxed) {
         return elsewhere(ctx, program, inputs, None);
     }
     if habits.is_long.load(Relaxed) {
+        let stripes = declared_stripes(ctx, &inputs);
         return elsewhere(ctx, program, inputs, Some(stripes));
     }
     match attempt(ctx, &program, &inputs, Place::Worker, reply)? {
         None => Ok(()),
-        Some(GivenUp { abort: Abort::Long, extended }) => {
+        Some(Abort::Long) => {
             habits.is_long.store(true, Relaxed);
-            let stripes = stripes.into_iter().chain(extended).collect();
+            // Those of its keys, and those that it turned out to need.
+            let stripes = ctx.held().map_or_else(Vec::new, store::Locked::stripes);
             elsewhere(ctx, program, inputs, Some(stripes))
         }
         Some(_) => {
@@ -210,24 +209,19 @@ fn run_apart(
     })
 }
 
-/// A run that came to nothing.
-struct GivenUp {
-    abort: Abort,
-    /// Stripes that it turned out to need.
-    extended: Vec<usize>,
-}
-
+/// Runs a script once: to its end, which is replied, or until it is given up, with nothing done.
 fn attempt(
     ctx: &mut Ctx<'_>,
     program: &Program,
     inputs: &Inputs<'_>,
     place: Place,
     reply: &mut Reply<'_>,
-) -> CmdResult<Option<GivenUp>> {
+) -> CmdResult<Option<Abort>> {
     let undo = matches!(place, Place::Worker | Place::Thread).then(Undo::default);
     attempt_with(ctx, program, inputs, undo, None, reply)
 }
 
+/// As [`attempt`], off the workers.
 fn attempt_apart(
     ctx: &mut Ctx<'_>,
     program: &Program,
@@ -235,12 +229,11 @@ fn attempt_apart(
     place: Place,
     running: &Arc<Running>,
     reply: &mut Reply<'_>,
-) -> CmdResult<Option<GivenUp>> {
+) -> CmdResult<Option<Abort>> {
     let undo = matches!(place, Place::Thread).then(Undo::default);
     attempt_with(ctx, program, inputs, undo, Some(running.clone()), reply)
 }
 
-/// Runs a script once: to its end, which is replied, or until it is given up, with nothing done.
 fn attempt_with(
     ctx: &mut Ctx<'_>,
     program: &Program,
@@ -248,15 +241,14 @@ fn attempt_with(
     undo: Option<Undo>,
     running: Option<Arc<Running>>,
     reply: &mut Reply<'_>,
-) -> CmdResult<Option<GivenUp>> {
+) -> CmdResult<Option<Abort>> {
     vm::with(|vm| {
         let function = program.compiled(vm)?;
-        let keys: Vec<&[u8]> = inputs.args.from(3).iter().take(inputs.keys).collect();
-        let argv: Vec<&[u8]> = inputs.args.from(3 + inputs.keys).iter().collect();
+        let (keys, argv) = (inputs.args.from(3).first(inputs.keys), inputs.args.from(3 + inputs.keys));
         let (server, flags) = (ctx.server(), program.flags());
         let slot =
-            keys.first().filter(|_| server.cluster.enabled).map(|key| server.keyspace.position(key).slot());
-        let db = ctx.db();
+            keys.get(0).filter(|_| server.cluster.enabled).map(|key| server.keyspace.position(key).slot());
+        let (db, dirty_before) = (ctx.db(), ctx.stats().dirty.get());
         let mut run = Run {
             shared: vm.shared.clone(),
             flags,
@@ -264,20 +256,18 @@ fn attempt_with(
             may_exceed_memory: flags.contains(ScriptFlags::ALLOW_OOM),
             has_written: false,
             undo,
-            started_us: server.clock.mono_us(),
+            started_us: None,
             running,
             slot,
-            extended: Vec::new(),
-            bytes: Vec::new(),
+            dirty_before,
             ctx,
         };
         if run.undo.is_some() {
             run.ctx.worker().effects.hold_back();
         }
-        let ended = {
-            let runner: RefCell<&mut dyn vm::Runner> = RefCell::new(&mut run);
-            vm.run(&function, &keys, &argv, program.is_function(), &runner)
-        };
+        let mut runner = |lua: &Lua, question: Question| run.answer(lua, question);
+        let json = &server.scripting.json;
+        let ended = vm.run(&function, keys, argv, program.is_function(), json, &mut runner);
         run.ctx.session().db = db;
         let ended = ended.unwrap_or_else(|error| {
             Ended::Failed(Failure {
@@ -291,8 +281,10 @@ fn attempt_with(
         }
         match ended {
             Ended::Returned(value) => {
-                let script_proto = vm.shared.proto.get();
-                let written = ReplyWriter { reply, script_proto }.value(&value, 0);
+                let (names, script_proto) = (&vm.shared.names, vm.shared.proto.get());
+                // Looking at tables makes names of fields, at most.
+                let written =
+                    vm::quickly(vm.lua(), 0, || ReplyWriter { reply, names, script_proto }.value(&value, 0));
                 written.map_err(|error| Fault::owned(format!("ERR {error}")))?;
                 Ok(None)
             }
@@ -307,8 +299,7 @@ fn attempt_with(
             }
             Ended::Aborted(abort) => {
                 run.undo();
-                let extended = std::mem::take(&mut run.extended);
-                Ok(Some(GivenUp { abort, extended }))
+                Ok(Some(abort))
             }
         }
     })

@@ -4,18 +4,19 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use base::limits::SCRIPT_WORKER_US;
+use base::limits::{SCRIPT_SCRATCH_BYTES_MAX, SCRIPT_UNDO_SCAN_MAX, SCRIPT_WORKER_US};
+use base::num::write_i64;
 use mlua::{Lua, MultiValue, Value};
-use resp::Args;
+use resp::{Args, ArgsBuffer};
 use store::OwnedEntry;
 
-use super::api::Request;
+use super::api::Question;
 use super::convert::ReplyReader;
 use super::errors::{Abort, Raised, error_table, raise_table};
-use super::libs::format_number;
+use super::libs::{bytes_of, format_number, number_of};
 use super::running::Running;
 use super::shebang::ScriptFlags;
-use super::vm::{Runner, Shared};
+use super::vm::{Shared, quickly};
 use crate::acl;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
@@ -30,8 +31,27 @@ const INTEGER_MAX: i64 = 1 << 52;
 /// What a script's writes have replaced, to be put back if the run is given up.
 #[derive(Default)]
 pub struct Undo {
-    seen: HashSet<(usize, Box<[u8]>)>,
     before: Vec<(usize, Box<[u8]>, Option<OwnedEntry>)>,
+    /// The keys in `before`, once they are many.
+    seen: HashSet<(usize, Box<[u8]>)>,
+}
+
+impl Undo {
+    fn has_seen(&self, db: usize, key: &[u8]) -> bool {
+        if self.seen.is_empty() {
+            return self.before.iter().any(|(seen_db, seen, _)| *seen_db == db && **seen == *key);
+        }
+        self.seen.contains(&(db, key.into()))
+    }
+
+    fn add(&mut self, db: usize, key: &[u8], before: Option<OwnedEntry>) {
+        self.before.push((db, key.into(), before));
+        if !self.seen.is_empty() {
+            self.seen.insert((db, key.into()));
+        } else if self.before.len() > SCRIPT_UNDO_SCAN_MAX {
+            self.seen = self.before.iter().map(|(db, key, _)| (*db, key.clone())).collect();
+        }
+    }
 }
 
 /// A script's run, as the functions that it calls see it.
@@ -46,15 +66,14 @@ pub struct Run<'r, 'c> {
     pub has_written: bool,
     /// While the run may still be given up.
     pub undo: Option<Undo>,
-    /// When it started.
-    pub started_us: u64,
+    /// Since when it runs; it is asked for the first time after [`base::limits::LUA_HOOK_INSTRUCTIONS`].
+    pub started_us: Option<u64>,
     /// How others see it, off the workers.
     pub running: Option<Arc<Running>>,
     /// The slot of its keys, in cluster mode.
     pub slot: Option<u16>,
-    /// Stripes that were added to those of its keys.
-    pub extended: Vec<usize>,
-    pub bytes: Vec<u8>,
+    /// The worker's count of changes before it.
+    pub dirty_before: u64,
 }
 
 /// How a call of `redis.call` ended that gave no reply.
@@ -89,6 +108,8 @@ impl Run<'_, '_> {
         for (db, key, before) in undo.before.into_iter().rev() {
             self.ctx.put_back(db, &key, before.as_ref());
         }
+        // The next run counts its changes again.
+        self.ctx.stats().dirty.set(self.dirty_before);
         self.ctx.take_back();
     }
 
@@ -99,13 +120,11 @@ impl Run<'_, '_> {
         }
     }
 
-    fn run_command(&mut self, args: Args<'_>) -> Result<(), Refusal> {
+    /// Runs a command; its reply is left in `bytes`.
+    fn run_command(&mut self, args: Args<'_>, bytes: &mut Vec<u8>) -> Result<(), Refusal> {
         let info = self.admit(args)?;
         if !self.ctx.try_extend(info, args) {
             return Err(Refusal::Abort(Abort::Conflict));
-        }
-        if self.undo.is_some() {
-            self.extended.extend(self.ctx.stripes_of(info, args));
         }
         let writes = info.spec.flags.contains(Flags::WRITE);
         if writes {
@@ -116,6 +135,8 @@ impl Run<'_, '_> {
             }
         }
         let mut out = Output::new();
+        bytes.clear();
+        out.lend(|| std::mem::take(bytes));
         let mut reply = Reply::new(&mut out, self.shared.proto.get());
         let mark = reply.output().mark();
         // The command sees the protocol that the script chose, not the client's.
@@ -134,8 +155,7 @@ impl Run<'_, '_> {
             self.ctx.count_error(&fault);
             reply.encoder().error_bytes(fault.bytes());
         }
-        self.bytes.clear();
-        out.drain_into(&mut self.bytes);
+        *bytes = out.into_bytes();
         Ok(())
     }
 
@@ -156,6 +176,9 @@ impl Run<'_, '_> {
         if flags.contains(Flags::NOSCRIPT) && !server.debug.allows_all_in_scripts.load(Relaxed) {
             return Err("ERR This Redis command is not allowed from script".into());
         }
+        if server.is_stale.load(Relaxed) && !flags.contains(Flags::STALE) {
+            return Err("ERR Can not execute the command on a stale replica".into());
+        }
         let may_replicate = flags.intersects(Flags::WRITE | Flags::MAY_REPLICATE);
         if self.is_read_only && (may_replicate || matches!(info.spec.name, "publish" | "spublish")) {
             return Err("ERR Write commands are not allowed from read-only scripts.".into());
@@ -167,8 +190,8 @@ impl Run<'_, '_> {
         {
             return Err(Fault::OOM.into());
         }
-        let user = self.ctx.session_ref().user.clone();
-        if let Err(denied) = acl::check(server, &user, info, args) {
+        if let Err(denied) = acl::check(server, &self.ctx.session_ref().user, info, args) {
+            let user = self.ctx.session_ref().user.clone();
             let client = &self.ctx.session_ref().client;
             acl::log_denied(server, client, &user, info, args, denied, acl::Context::Script);
             return Err(denied.fault_in_script(&user, info).into());
@@ -204,118 +227,104 @@ impl Run<'_, '_> {
         let Some(undo) = &mut self.undo else { return };
         let db = self.ctx.db();
         let ctx = &mut *self.ctx;
-        let mut dbs = vec![db];
         // MOVE and COPY name another database.
+        let mut others = Vec::new();
         if matches!(info.spec.name, "move" | "copy") {
             let named = args.iter().skip(2).filter_map(base::num::parse_i64);
             let databases = ctx.server().keyspace.databases() as i64;
-            dbs.extend(named.filter(|db| (0..databases).contains(db)).map(|db| db as usize));
+            others.extend(named.filter(|db| (0..databases).contains(db)).map(|db| db as usize));
         }
         let _ = info.each_key(args, &mut |index, access| {
             if access.contains(KeyAccess::NOT_KEY) {
                 return;
             }
-            for db in &dbs {
-                let key: Box<[u8]> = args[index].into();
-                if undo.seen.insert((*db, key.clone())) {
-                    let before = ctx.read_entry(*db, &key);
-                    undo.before.push((*db, key, before));
+            let key = &args[index];
+            for db in std::iter::once(db).chain(others.iter().copied()) {
+                if !undo.has_seen(db, key) {
+                    undo.add(db, key, ctx.read_entry(db, key));
                 }
             }
         });
     }
 }
 
-/// An argument as a command gets it.
-enum Word {
-    Text(mlua::String),
-    Number(Vec<u8>),
-}
-
-fn word_of(value: Value) -> Option<Word> {
-    Some(match value {
-        Value::String(text) => Word::Text(text),
-        Value::Integer(number) if number.abs() < INTEGER_MAX => Word::Number(number.to_string().into_bytes()),
-        Value::Integer(number) => Word::Number(format_number(number as f64, 17).into_bytes()),
-        Value::Number(number) => Word::Number(format_number(number, 17).into_bytes()),
-        _ => return None,
+/// Puts a command's words together; false if one of them is neither a text nor a number.
+fn put_words(args: &MultiValue, words: &mut ArgsBuffer) -> bool {
+    args.iter().all(|value| {
+        match value {
+            Value::String(text) => words.push_with(|bytes| bytes.extend_from_slice(&text.as_bytes())),
+            Value::Integer(number) if number.abs() < INTEGER_MAX => {
+                words.push_with(|bytes| write_i64(bytes, *number));
+            }
+            Value::Integer(_) | Value::Number(_) => {
+                let number = number_of(value).expect("script-args: a number is one");
+                words.push_with(|bytes| bytes.extend_from_slice(format_number(number, 17).as_bytes()));
+            }
+            _ => return false,
+        }
+        true
     })
 }
 
-impl Runner for Run<'_, '_> {
-    fn call(&mut self, lua: &Lua, args: MultiValue, raises: bool) -> mlua::Result<Value> {
+impl Run<'_, '_> {
+    /// Answers what the script asks.
+    pub fn answer(&mut self, lua: &Lua, question: Question) -> mlua::Result<Value> {
+        match question {
+            Question::Call { args, raises } => self.call(lua, &args, raises),
+            Question::MayGoOn => self.may_go_on().map(|()| Value::Nil),
+            Question::Log { level, text } => {
+                self.ctx.server().host.log_at(LogLevel::of_script(level), &text);
+                Ok(Value::Nil)
+            }
+            Question::AclCheck(args) => self.acl_check(&args).map(Value::Boolean),
+            Question::CpuSeconds => {
+                let seconds = self.ctx.server().host.cpu_seconds();
+                Ok(Value::Number(seconds.user + seconds.system))
+            }
+        }
+    }
+
+    /// `redis.call`, or with `raises` false `redis.pcall`.
+    fn call(&mut self, lua: &Lua, args: &MultiValue, raises: bool) -> mlua::Result<Value> {
         if let Some(abort) = self.shared.abort.get() {
             return Err(self.abort(abort));
         }
+        let mut scratch = self.shared.scratch.take();
+        scratch.args.clear(SCRIPT_SCRATCH_BYTES_MAX);
+        scratch.reply.shrink_to(SCRIPT_SCRATCH_BYTES_MAX);
         let result = if args.is_empty() {
             Err("ERR Please specify at least one argument for this redis lib call".into())
+        } else if put_words(args, &mut scratch.args) {
+            self.run_command(scratch.args.as_args(), &mut scratch.reply)
         } else {
-            match args.into_iter().map(word_of).collect::<Option<Vec<Word>>>() {
-                None => Err("ERR Lua redis lib command arguments must be strings or integers".into()),
-                Some(words) => {
-                    let texts: Vec<_> = words
-                        .iter()
-                        .map(|word| match word {
-                            Word::Text(text) => Some(text.as_bytes()),
-                            Word::Number(_) => None,
-                        })
-                        .collect();
-                    let slices: Vec<&[u8]> = words
-                        .iter()
-                        .zip(&texts)
-                        .map(|(word, text)| match (word, text) {
-                            (Word::Number(digits), _) => digits.as_slice(),
-                            (Word::Text(_), Some(text)) => text,
-                            (Word::Text(_), None) => unreachable!("script-args: a text was borrowed"),
-                        })
-                        .collect();
-                    self.run_command(Args::from_slices(&slices))
-                }
-            }
+            Err("ERR Lua redis lib command arguments must be strings or integers".into())
         };
         let value = match result {
-            Ok(()) => ReplyReader::new(lua, &self.bytes).value()?,
-            Err(Refusal::Abort(abort)) => return Err(self.abort(abort)),
-            Err(Refusal::Error(text)) => Value::Table(error_table(lua, &text, true)?),
-        };
-        if raises
-            && let Value::Table(table) = &value
-            && let Value::String(err) = table.raw_get::<Value>("err")?
-        {
-            return Err(Raised::Table { err: err.as_bytes().to_vec(), counted: true }.into());
-        }
-        Ok(value)
-    }
-
-    fn ask(&mut self, _: &Lua, args: MultiValue) -> mlua::Result<Value> {
-        let args: Vec<Value> = args.into_iter().collect();
-        let (request, args) = args.split_first().expect("script-request: it has a number");
-        let server = self.ctx.server();
-        match request.as_i64() {
-            Some(request) if request == Request::MayGoOn as i64 => self.may_go_on().map(|()| Value::Nil),
-            Some(request) if request == Request::CpuSeconds as i64 => {
-                let seconds = server.host.cpu_seconds();
-                Ok(Value::Number(seconds.user + seconds.system))
-            }
-            Some(request) if request == Request::Log as i64 => {
-                if let [level, Value::String(text)] = args {
-                    server
-                        .host
-                        .log_at(LogLevel::of_script(level.as_i64().unwrap_or(0)), &text.to_string_lossy());
+            Ok(()) => {
+                let reply = &scratch.reply;
+                if raises && reply.first() == Some(&b'-') {
+                    let err = reply[1..].strip_suffix(b"\r\n").expect("own-reply: an error ends").to_vec();
+                    self.shared.scratch.replace(scratch);
+                    return Err(Raised::Table { err, counted: true }.into());
                 }
-                Ok(Value::Nil)
+                quickly(lua, reply.len() * size_of::<Value>(), || {
+                    ReplyReader::new(lua, &self.shared.names, reply).value()
+                })
             }
-            _ => self.acl_check(args).map(Value::Boolean),
-        }
+            Err(Refusal::Abort(abort)) => Err(self.abort(abort)),
+            Err(Refusal::Error(err)) if raises => Err(Raised::Table { err, counted: true }.into()),
+            Err(Refusal::Error(err)) => error_table(lua, &err, true).map(Value::Table),
+        };
+        self.shared.scratch.replace(scratch);
+        value
     }
-}
 
-impl Run<'_, '_> {
     fn may_go_on(&mut self) -> mlua::Result<()> {
         if self.running.as_ref().is_some_and(|running| running.killed.load(Relaxed)) {
             return Err(self.abort(Abort::Killed));
         }
-        let elapsed_us = self.ctx.server().clock.mono_us().saturating_sub(self.started_us);
+        let now_us = self.ctx.server().clock.mono_us();
+        let elapsed_us = now_us.saturating_sub(*self.started_us.get_or_insert(now_us));
         if self.undo.is_some() && self.running.is_none() && elapsed_us > SCRIPT_WORKER_US {
             return Err(self.abort(Abort::Long));
         }
@@ -323,11 +332,11 @@ impl Run<'_, '_> {
     }
 
     /// `redis.acl_check_cmd`
-    fn acl_check(&mut self, args: &[Value]) -> mlua::Result<bool> {
+    fn acl_check(&mut self, args: &MultiValue) -> mlua::Result<bool> {
         if args.is_empty() {
             return Err(raise_table("ERR Please specify at least one argument for this redis lib call"));
         }
-        let words: Option<Vec<Vec<u8>>> = args.iter().map(super::libs::bytes_of).collect();
+        let words: Option<Vec<Vec<u8>>> = args.iter().map(bytes_of).collect();
         let Some(words) = words else {
             return Err(raise_table("ERR Lua redis lib command arguments must be strings or integers"));
         };

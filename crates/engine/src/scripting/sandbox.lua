@@ -198,4 +198,21 @@ local eval_globals, eval_real = globals_with(readonly(native.eval_api))
 local function_globals, function_real = globals_with(readonly(native.function_api))
 local load_real = setmetatable({ redis = readonly(native.load_api, missing) }, { __index = missing })
 
-return eval_globals, eval_real, function_globals, function_real, load_real, raw_xpcall
+local handler = native.handler
+
+local function run_code(f)
+  return raw_xpcall(f, handler)
+end
+
+local function run_script(f, keys, argv)
+  eval_real.KEYS, eval_real.ARGV = keys, argv
+  return raw_xpcall(f, handler)
+end
+
+local function run_function(f, keys, argv)
+  return raw_xpcall(function()
+    return f(keys, argv)
+  end, handler)
+end
+
+return eval_globals, function_globals, function_real, load_real, run_code, run_script, run_function

@@ -6,15 +6,20 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use base::limits::{LUA_BYTES_MAX, LUA_COMPILED_MAX, LUA_HOOK_INSTRUCTIONS};
-use mlua::{ChunkMode, Function, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, Value, VmState};
-use resp::Proto;
+use base::limits::{
+    LUA_BYTES_MAX, LUA_COMPILED_MAX, LUA_COUNT_STEP_BYTES, LUA_HOOK_INSTRUCTIONS, LUA_QUICK_BYTES_MAX,
+    LUA_RECENT_MAX, LUA_SMALL_BYTES,
+};
+use mlua::{ChunkMode, Either, Function, HookTriggers, Lua, LuaOptions, StdLib, Table, Value, VmState};
+use resp::{Args, ArgsBuffer, Proto};
+use store::Lent;
 
-use super::api;
+use super::api::{self, Question};
 use super::cache::{Script, Sha};
-use super::errors::{self, Abort, Raised, caught, raised};
+use super::errors::{self, Abort, Raised, caught, raise_table, raised};
 use super::functions::{Library, Registration};
-use super::libs::{bit, cjson, cmsgpack, pack};
+use super::libs::cjson::{self, Settings};
+use super::libs::{bit, cmsgpack, pack};
 use super::random::Lrand48;
 use crate::fault::Fault;
 
@@ -26,9 +31,44 @@ pub fn states_bytes() -> u64 {
     STATES_BYTES.load(Relaxed)
 }
 
+/// What answers a running script.
+pub type Runner<'a> = dyn FnMut(&Lua, Question) -> mlua::Result<Value> + 'a;
+
+/// Words that replies are made of and looked through for, in Lua's hands already.
+#[expect(missing_docs, reason = "each is its name")]
+pub struct Names {
+    pub ok: mlua::String,
+    pub err: mlua::String,
+    pub double: mlua::String,
+    pub map: mlua::String,
+    pub set: mlua::String,
+    pub big_number: mlua::String,
+    pub verbatim_string: mlua::String,
+    /// `OK`, as a status.
+    pub status_ok: mlua::String,
+}
+
+impl Names {
+    fn new(lua: &Lua) -> mlua::Result<Names> {
+        Ok(Names {
+            ok: lua.create_string("ok")?,
+            err: lua.create_string("err")?,
+            double: lua.create_string("double")?,
+            map: lua.create_string("map")?,
+            set: lua.create_string("set")?,
+            big_number: lua.create_string("big_number")?,
+            verbatim_string: lua.create_string("verbatim_string")?,
+            status_ok: lua.create_string("OK")?,
+        })
+    }
+}
+
 /// What the functions that scripts call share with whoever runs the script.
-#[derive(Default)]
 pub struct Shared {
+    /// Words of replies.
+    pub names: Names,
+    /// Whoever runs the script.
+    pub runner: Lent<Lua, Question, mlua::Result<Value>>,
     /// What `redis.setresp` chose.
     pub proto: Cell<Proto>,
     /// Where the run was when it was ended: the chunk and the line.
@@ -37,16 +77,37 @@ pub struct Shared {
     pub abort: Cell<Option<Abort>>,
     /// The numbers of `math.random`.
     pub random: RefCell<Lrand48>,
-    /// `redis.call` of the run.
-    pub call: RefCell<Option<Function>>,
-    /// `redis.pcall` of the run.
-    pub pcall: RefCell<Option<Function>>,
-    /// What needs the server: see [`api::Request`].
-    pub ask: RefCell<Option<Function>>,
+    /// Memory that each command of a script uses anew.
+    pub scratch: RefCell<Scratch>,
     /// What the library that is being loaded has registered.
     pub registered: RefCell<Option<Vec<Registration>>>,
     /// How `cjson` is set.
-    json: cjson::Shared,
+    pub json: cjson::Shared,
+}
+
+impl Shared {
+    fn new(lua: &Lua) -> mlua::Result<Shared> {
+        Ok(Shared {
+            names: Names::new(lua)?,
+            runner: Lent::default(),
+            proto: Cell::default(),
+            place: RefCell::default(),
+            abort: Cell::default(),
+            random: RefCell::default(),
+            scratch: RefCell::default(),
+            registered: RefCell::default(),
+            json: cjson::Shared::default(),
+        })
+    }
+}
+
+/// Memory that each command of a script uses anew.
+#[derive(Default)]
+pub struct Scratch {
+    /// Its arguments.
+    pub args: ArgsBuffer,
+    /// Its reply.
+    pub reply: Vec<u8>,
 }
 
 /// The functions of a library, by name.
@@ -58,17 +119,21 @@ pub struct Vm {
     /// What scripts share with those who run them.
     pub shared: Rc<Shared>,
     eval_globals: Table,
-    /// What KEYS and ARGV are put in.
-    eval_real: Table,
-    eval_redis: Table,
     function_globals: Table,
     function_real: Table,
     load_real: Table,
-    xpcall: Function,
-    handler: Function,
+    run_code: Function,
+    run_script: Function,
+    run_function: Function,
     scripts: HashMap<Sha, (Arc<Script>, Function)>,
+    /// Those of them that ran last, the latest one first: found without a digest.
+    recent: Vec<(Arc<Script>, Function)>,
     libraries: HashMap<Vec<u8>, (Arc<Library>, LoadedFunctions)>,
     counted_bytes: u64,
+    /// With more bytes than this, the collector is started anew.
+    restart_at_bytes: u64,
+    /// Which of the settings of `cjson` are in force: whose, and their version.
+    json_from: (bool, u64),
 }
 
 /// How a run ended.
@@ -91,6 +156,10 @@ pub struct Failure {
     pub is_counted: bool,
 }
 
+const GC_PAUSE: i32 = 200;
+const GC_PAUSE_SMALL: i32 = 600;
+const GC_STEP_MULTIPLIER: i32 = 200;
+
 thread_local! {
     static VM: RefCell<Option<Box<Vm>>> = const { RefCell::new(None) };
 }
@@ -100,7 +169,6 @@ pub fn with<R>(work: impl FnOnce(&mut Vm) -> R) -> R {
     // Out of its place meanwhile: after a panic, the next script gets a new one.
     let mut vm = VM.take().unwrap_or_else(|| Box::new(Vm::new().expect("lua-state: the sandbox loads")));
     let result = work(&mut vm);
-    vm.count_bytes();
     VM.set(Some(vm));
     result
 }
@@ -115,34 +183,38 @@ impl Vm {
     fn new() -> mlua::Result<Vm> {
         let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH;
         let lua = Lua::new_with(libraries, LuaOptions::new().catch_rust_panics(true))?;
-        let shared = Rc::new(Shared::default());
+        let shared = Rc::new(Shared::new(&lua)?);
         let native = api::natives(&lua, &shared)?;
-        let (eval_redis, handler): (Table, Function) = (native.get("eval_api")?, native.get("handler")?);
         let tables = lua.create_table()?;
         tables.set("cjson", cjson::library(&lua, &shared.json)?)?;
         tables.set("cmsgpack", cmsgpack::library(&lua)?)?;
         tables.set("bit", bit::library(&lua)?)?;
         tables.set("struct", pack::library(&lua)?)?;
         let sandbox = lua.load(include_str!("sandbox.lua")).set_name(format!("={}", api::SANDBOX));
-        let parts: (Table, Table, Table, Table, Table, Function) = sandbox.call((native, tables))?;
-        let (eval_globals, eval_real, function_globals, function_real, load_real, xpcall) = parts;
+        type Parts = (Table, Table, Table, Table, Function, Function, Function);
+        let parts: Parts = sandbox.call((native, tables))?;
+        let (eval_globals, function_globals, function_real, load_real, run_code, run_script, run_function) =
+            parts;
         watch_instructions(&lua, &shared)?;
         lua.set_globals(eval_globals.clone())?;
         lua.set_memory_limit(LUA_BYTES_MAX)?;
+        lua.gc_set_pause(GC_PAUSE_SMALL);
         Ok(Vm {
             lua,
             shared,
             eval_globals,
-            eval_real,
-            eval_redis,
             function_globals,
             function_real,
             load_real,
-            xpcall,
-            handler,
+            run_code,
+            run_script,
+            run_function,
             scripts: HashMap::new(),
+            recent: Vec::with_capacity(LUA_RECENT_MAX),
             libraries: HashMap::new(),
             counted_bytes: 0,
+            restart_at_bytes: 8 * LUA_SMALL_BYTES,
+            json_from: (false, 0),
         })
     }
 
@@ -151,10 +223,26 @@ impl Vm {
         &self.lua
     }
 
+    /// Tells others how much memory the state takes, once that has changed noticeably.
     fn count_bytes(&mut self) {
         let bytes = self.lua.used_memory() as u64;
-        STATES_BYTES.fetch_add(bytes.wrapping_sub(self.counted_bytes), Relaxed);
-        self.counted_bytes = bytes;
+        if bytes.abs_diff(self.counted_bytes) >= LUA_COUNT_STEP_BYTES {
+            STATES_BYTES.fetch_add(bytes.wrapping_sub(self.counted_bytes), Relaxed);
+            self.counted_bytes = bytes;
+            self.tend_collector(bytes);
+        }
+    }
+
+    /// Sets the collector to rights, which a script may have slowed or stopped.
+    fn tend_collector(&mut self, bytes: u64) {
+        self.lua.gc_set_pause(gc_pause(bytes));
+        self.lua.gc_set_step_multiplier(GC_STEP_MULTIPLIER);
+        if bytes > self.restart_at_bytes {
+            self.lua.gc_restart();
+        }
+        if bytes > self.restart_at_bytes || bytes < self.restart_at_bytes / 8 {
+            self.restart_at_bytes = (2 * bytes).max(8 * LUA_SMALL_BYTES);
+        }
     }
 
     fn compile(&self, code: &[u8], name: &str, globals: &Table) -> Result<Function, String> {
@@ -172,14 +260,46 @@ impl Vm {
             .map_err(|text| Fault::owned(format!("ERR Error compiling script (new function): {text}")))
     }
 
-    /// The compiled script of a digest, if this thread has it and the server still knows it.
-    pub fn script(&mut self, sha: &Sha) -> Option<(Arc<Script>, Function)> {
-        let (script, function) = self.scripts.get(sha)?;
+    /// One of the scripts that ran last, and that the server still knows.
+    pub fn recent_script(&mut self, is_it: impl Fn(&Script) -> bool) -> Option<Arc<Script>> {
+        let at = self.recent.iter().position(|(script, _)| is_it(script))?;
+        if !self.recent[at].0.is_known() {
+            self.recent.remove(at);
+            return None;
+        }
+        self.recent.swap(0, at);
+        Some(self.recent[0].0.clone())
+    }
+
+    /// The script of a digest, if this thread has compiled it and the server still knows it.
+    pub fn script(&mut self, sha: &Sha) -> Option<Arc<Script>> {
+        let (script, _) = self.scripts.get(sha)?;
         if script.is_known() {
-            return Some((script.clone(), function.clone()));
+            return Some(script.clone());
         }
         self.scripts.remove(sha);
         None
+    }
+
+    /// A script's function.
+    pub fn script_function(&mut self, script: &Arc<Script>) -> Result<Function, Fault> {
+        if let Some((recent, function)) = self.recent.first()
+            && Arc::ptr_eq(recent, script)
+        {
+            return Ok(function.clone());
+        }
+        let known = self.scripts.get(&script.sha).filter(|(known, _)| Arc::ptr_eq(known, script));
+        let function = match known {
+            Some((_, function)) => function.clone(),
+            None => {
+                let function = self.compile_script(&script.source[script.code_at..])?;
+                self.keep_script(script, &function);
+                function
+            }
+        };
+        self.recent.truncate(LUA_RECENT_MAX - 1);
+        self.recent.insert(0, (script.clone(), function.clone()));
+        Ok(function)
     }
 
     /// Keeps a compiled script for the next time.
@@ -227,21 +347,17 @@ impl Vm {
             |index: &Table| meta.raw_set("__index", index).expect("read-only-table: it can be set up");
         set_index(&self.load_real);
         self.shared.registered.replace(Some(Vec::new()));
-        let late = RefCell::new(is_late);
-        let ended = self.lua.scope(|scope| {
-            let ask = scope.create_function(|_, _: MultiValue| match (late.borrow_mut())() {
-                true => Err(Raised::Abort(Abort::LoadTimeout).into()),
-                false => Ok(Value::Nil),
-            })?;
-            self.begin(None, None, Some(ask));
-            let ended = self.call(&function, None);
-            self.finish();
-            Ok(ended)
-        });
+        let mut runner = |_: &Lua, question: Question| match question {
+            Question::Call { .. } => Err(raise_table(api::NO_RUN)),
+            _ if is_late() => Err(Raised::Abort(Abort::LoadTimeout).into()),
+            _ => Ok(Value::Nil),
+        };
+        self.begin();
+        let ended = self.shared.runner.during(&mut runner, || self.ended(self.run_code.call(&function)));
         set_index(&self.function_real);
         let registered = self.shared.registered.take().unwrap_or_default();
         let failed = |text: &str| Fault::quoting("ERR Error registering functions: ", text.as_bytes(), "");
-        match ended.expect("lua-scope: nothing in it fails") {
+        match ended {
             Ended::Returned(_) => Ok(registered),
             Ended::Failed(failure) => {
                 Err(Fault::quoting("ERR Error registering functions: ", &failure.err, ""))
@@ -251,70 +367,68 @@ impl Vm {
     }
 
     /// Readies what scripts share for a run.
-    fn begin(&self, call: Option<Function>, pcall: Option<Function>, ask: Option<Function>) {
+    fn begin(&self) {
         self.shared.proto.set(Proto::V2);
         self.shared.abort.set(None);
-        *self.shared.json.borrow_mut() = cjson::Options::default();
-        self.shared.call.replace(call);
-        self.shared.pcall.replace(pcall);
-        self.shared.ask.replace(ask);
-    }
-
-    /// Forgets the run's functions.
-    fn finish(&self) {
-        self.shared.call.take();
-        self.shared.pcall.take();
-        self.shared.ask.take();
     }
 
     /// Runs a script of EVAL, or with `is_function` a function of a library, with `runner` to answer what it asks.
     pub fn run(
-        &self,
+        &mut self,
         function: &Function,
-        keys: &[&[u8]],
-        argv: &[&[u8]],
+        keys: Args<'_>,
+        argv: Args<'_>,
         is_function: bool,
-        runner: &RefCell<&mut dyn Runner>,
+        settings: &Settings,
+        runner: &mut Runner<'_>,
     ) -> mlua::Result<Ended> {
-        let lua = &self.lua;
-        let (keys, argv) = (self.strings(keys)?, self.strings(argv)?);
-        lua.scope(|scope| {
-            let call =
-                scope.create_function(|lua, args: MultiValue| runner.borrow_mut().call(lua, args, true))?;
-            let pcall =
-                scope.create_function(|lua, args: MultiValue| runner.borrow_mut().call(lua, args, false))?;
-            let ask = scope.create_function(|lua, args: MultiValue| runner.borrow_mut().ask(lua, args))?;
-            let args = if is_function {
-                Some((keys, argv))
-            } else {
-                self.eval_redis.raw_set("call", &call)?;
-                self.eval_redis.raw_set("pcall", &pcall)?;
-                self.eval_real.raw_set("KEYS", keys)?;
-                self.eval_real.raw_set("ARGV", argv)?;
-                None
-            };
-            self.begin(Some(call), Some(pcall), Some(ask));
-            let ended = self.call(function, args);
-            self.finish();
-            Ok(ended)
-        })
+        self.take_settings(is_function, settings);
+        let bytes: usize = keys.iter().chain(argv.iter()).map(|arg| arg.len() + size_of::<Value>()).sum();
+        let strings = || mlua::Result::Ok((self.strings(keys)?, self.strings(argv)?));
+        let (keys, argv) = quickly(&self.lua, bytes, strings)?;
+        let run = if is_function { &self.run_function } else { &self.run_script };
+        self.begin();
+        let ended = self.shared.runner.during(runner, || self.ended(run.call((function, keys, argv))));
+        self.count_bytes();
+        self.give_settings(settings, &ended);
+        Ok(ended)
     }
 
-    fn strings(&self, bytes: &[&[u8]]) -> mlua::Result<Table> {
-        let table = self.lua.create_table_with_capacity(bytes.len(), 0)?;
-        for (index, bytes) in bytes.iter().enumerate() {
-            table.raw_set(index + 1, self.lua.create_string(bytes)?)?;
+    /// Sets `cjson` as the scripts of all threads have left it.
+    fn take_settings(&mut self, is_function: bool, settings: &Settings) {
+        if let Some((version, options)) = settings.newer_than(self.json_from, is_function) {
+            *self.shared.json.borrow_mut() = options;
+            self.json_from = (is_function, version);
         }
-        Ok(table)
     }
 
-    fn call(&self, function: &Function, args: Option<(Table, Table)>) -> Ended {
-        let function = match args {
-            None => Ok(function.clone()),
-            Some(args) => function.bind(args),
+    /// Leaves `cjson` as the script has set it, for those of all threads. What is given up has set nothing.
+    fn give_settings(&mut self, settings: &Settings, ended: &Ended) {
+        let mut options = self.shared.json.borrow_mut();
+        if !std::mem::take(&mut options.is_changed) {
+            return;
+        }
+        let is_function = self.json_from.0;
+        self.json_from.1 = match ended {
+            Ended::Aborted(_) => u64::MAX,
+            _ => settings.set(is_function, options.clone()),
         };
-        let result =
-            function.and_then(|function| self.xpcall.call::<(bool, Value)>((function, &self.handler)));
+    }
+
+    fn strings(&self, args: Args<'_>) -> mlua::Result<Table> {
+        let mut failed = None;
+        let strings = args.iter().map(|arg| {
+            lua_text(&self.lua, arg).unwrap_or_else(|error| {
+                failed = Some(error);
+                Either::Left("")
+            })
+        });
+        let table = self.lua.create_sequence_from(strings)?;
+        failed.map_or(Ok(table), Err)
+    }
+
+    /// What came of a call of one of the sandbox's functions that run code.
+    fn ended(&self, result: mlua::Result<(bool, Value)>) -> Ended {
         if let Some(abort) = self.shared.abort.take() {
             return Ended::Aborted(abort);
         }
@@ -361,12 +475,31 @@ impl Vm {
     }
 }
 
-/// What answers a running script.
-pub trait Runner {
-    /// `redis.call`, or with `raises` false `redis.pcall`.
-    fn call(&mut self, lua: &Lua, args: MultiValue, raises: bool) -> mlua::Result<Value>;
-    /// Everything else that needs the server: see [`api::Request`].
-    fn ask(&mut self, lua: &Lua, args: MultiValue) -> mlua::Result<Value>;
+/// A text on its way to Lua, by the shortest way that the binding has.
+pub fn lua_text<'a>(lua: &Lua, bytes: &'a [u8]) -> mlua::Result<Either<&'a str, mlua::String>> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Ok(Either::Left(text)),
+        Err(_) => lua.create_string(bytes).map(Either::Right),
+    }
+}
+
+/// By how many percent memory grows until it is collected again. Most states are small, and scripts short: collecting then
+/// costs more than what the script does.
+fn gc_pause(bytes: u64) -> i32 {
+    if bytes < LUA_SMALL_BYTES { GC_PAUSE_SMALL } else { GC_PAUSE }
+}
+
+/// Runs `work`, which makes values of Lua of about so many bytes. If they are few, the bound on the state's memory is
+/// lifted meanwhile: under a bound, the binding makes each value in a protected call, which costs several times the value.
+pub fn quickly<R>(lua: &Lua, bytes: usize, work: impl FnOnce() -> R) -> R {
+    if bytes > LUA_QUICK_BYTES_MAX {
+        return work();
+    }
+    let bound = |bytes: usize| lua.set_memory_limit(bytes).expect("lua-state: its memory is bounded");
+    bound(0);
+    let result = work();
+    bound(LUA_BYTES_MAX);
+    result
 }
 
 /// Has the run asked every so many instructions whether it may go on.
@@ -374,13 +507,12 @@ fn watch_instructions(lua: &Lua, shared: &Rc<Shared>) -> mlua::Result<()> {
     let shared = shared.clone();
     let triggers =
         HookTriggers { every_nth_instruction: Some(LUA_HOOK_INSTRUCTIONS), ..HookTriggers::default() };
-    lua.set_global_hook(triggers, move |_, _| {
+    lua.set_global_hook(triggers, move |lua, _| {
+        lua.gc_set_pause(gc_pause(lua.used_memory() as u64));
         if let Some(abort) = shared.abort.get() {
             return Err(Raised::Abort(abort).into());
         }
-        let ask = shared.ask.borrow().clone();
-        let Some(ask) = ask else { return Ok(VmState::Continue) };
-        if let Err(error) = ask.call::<Value>((api::Request::MayGoOn as u8,)) {
+        if let Some(Err(error)) = shared.runner.ask(lua, Question::MayGoOn) {
             if let Some(Raised::Abort(abort)) = raised(&error) {
                 shared.abort.set(Some(*abort));
             }

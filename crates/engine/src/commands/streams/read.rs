@@ -37,13 +37,17 @@ struct Options<'a> {
 }
 
 impl<'a> Options<'a> {
-    fn parse(args: Args<'a>, in_group: bool) -> CmdResult<Options<'a>> {
+    fn parse(args: Args<'a>, in_group: bool, in_script: bool) -> CmdResult<Options<'a>> {
         let mut options =
             Options { block_us: None, count: 0, no_ack: false, group: None, keys_at: 0, streams: 0 };
         let mut at = 1;
         while let Some(word) = args.get(at) {
             let more = args.len() - at - 1;
             if args::is(word, "BLOCK") && more >= 1 {
+                if in_script {
+                    let text = " command is not allowed with BLOCK option from scripts";
+                    return Err(Fault::quoting("ERR ", &args[0], text));
+                }
                 options.block_us = Some(args::timeout_ms(&args[at + 1])?);
                 at += 2;
             } else if args::is(word, "COUNT") && more >= 1 {
@@ -139,7 +143,7 @@ pub fn find_keys(args: Args<'_>, each: &mut dyn FnMut(usize, KeyAccess)) -> Resu
 
 /// XREAD [COUNT count] [BLOCK milliseconds] STREAMS key [key ...] id [id ...]
 pub fn xread(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    let options = Options::parse(args, false)?;
+    let options = Options::parse(args, false, ctx.session_ref().in_script)?;
     let mut after = Vec::with_capacity(options.streams);
     for (key, id) in options.pairs(args) {
         after.push(read_after(ctx.read::<Stream>(key)?, id)?);
@@ -267,7 +271,7 @@ enum Got {
 
 /// XREADGROUP GROUP group consumer [COUNT count] [BLOCK milliseconds] [NOACK] STREAMS key [key ...] id [id ...]
 pub fn xreadgroup(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    let options = Options::parse(args, true)?;
+    let options = Options::parse(args, true, ctx.session_ref().in_script)?;
     let (group, consumer) = options.group.ok_or(GROUP_MISSING)?;
     let mut wanted = Vec::with_capacity(options.streams);
     for (key, id) in options.pairs(args) {

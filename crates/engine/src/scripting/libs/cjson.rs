@@ -2,9 +2,11 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use base::limits::LUA_TEXT_BYTES_MAX;
 use mlua::{Lua, MultiValue, Table, Value};
+use parking_lot::Mutex;
 
 use super::cjson_parse::{Parser, Step};
 use super::{bytes_of, format_number, number_of};
@@ -27,6 +29,8 @@ pub struct Options {
     encode_invalid: usize,
     decode_invalid: usize,
     array_mt: bool,
+    /// A script has set something since this was last looked at.
+    pub is_changed: bool,
 }
 
 impl Default for Options {
@@ -42,12 +46,58 @@ impl Default for Options {
             encode_invalid: 0,
             decode_invalid: 1,
             array_mt: false,
+            is_changed: false,
         }
     }
 }
 
 /// The options of one copy, shared by its functions.
 pub type Shared = Rc<RefCell<Options>>;
+
+/// How the scripts of all threads have set the library: one setting is EVAL's, one that of functions, as Redis has a Lua
+/// for each. Kept by the server, because each thread has a Lua of its own; what one script sets, the next one finds,
+/// wherever it runs. Scripts that run at once may set it over each other.
+#[derive(Default)]
+pub struct Settings([Setting; 2]);
+
+#[derive(Default)]
+struct Setting {
+    /// 0: as it was at first.
+    version: AtomicU64,
+    options: Mutex<Options>,
+}
+
+/// Versions are the process's, so that a thread's Lua tells the settings of several servers from each other.
+static VERSIONS: AtomicU64 = AtomicU64::new(1);
+
+impl Settings {
+    /// The options of EVAL, or of functions, and their version, unless they are those that `from` names.
+    pub fn newer_than(&self, from: (bool, u64), is_function: bool) -> Option<(u64, Options)> {
+        let setting = &self.0[usize::from(is_function)];
+        if from == (is_function, setting.version.load(Relaxed)) {
+            return None;
+        }
+        let options = setting.options.lock();
+        Some((setting.version.load(Relaxed), options.clone()))
+    }
+
+    /// SCRIPT FLUSH: Redis makes EVAL's Lua anew. The one of functions stays.
+    pub fn reset_scripts(&self) {
+        if self.0[0].version.load(Relaxed) != 0 {
+            self.set(false, Options::default());
+        }
+    }
+
+    /// Sets the options of EVAL, or of functions; returns their version.
+    pub fn set(&self, is_function: bool, options: Options) -> u64 {
+        let setting = &self.0[usize::from(is_function)];
+        let mut current = setting.options.lock();
+        let version = VERSIONS.fetch_add(1, Relaxed);
+        *current = options;
+        setting.version.store(version, Relaxed);
+        version
+    }
+}
 
 struct Encoder<'a> {
     lua: &'a Lua,
@@ -418,6 +468,7 @@ pub fn library(lua: &Lua, options: &Shared) -> mlua::Result<Table> {
         let shared = options.clone();
         let function = move |lua: &Lua, args: MultiValue| {
             limit_arguments(lua, &args, *count)?;
+            shared.borrow_mut().is_changed = true;
             set(lua, &args, &mut shared.borrow_mut()).map(MultiValue::from_vec)
         };
         table.raw_set(*name, lua.create_function(function)?)?;
