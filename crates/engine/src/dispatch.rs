@@ -242,7 +242,7 @@ pub(crate) fn note_slow(
         server.slowlog.push(args(), elapsed_us, now_s, client, hot.slowlog_len_max() as usize);
     }
     let threshold_ms = hot.latency_monitor_threshold_ms();
-    if threshold_ms > 0 && elapsed_us >= threshold_ms as u64 * 1000 {
+    if threshold_ms > 0 && elapsed_us / 1000 >= threshold_ms as u64 {
         let event = if info.spec.flags.contains(Flags::FAST) { "fast-command" } else { "command" };
         server.latency.record(event, elapsed_us / 1000, now_s);
     }
@@ -336,7 +336,7 @@ fn busy_fault(server: &Server, info: &CommandInfo) -> Option<Fault> {
         return None;
     }
     let now_us = server.clock.mono_us();
-    server.scripting.running.busy(now_us, threshold_ms * 1000)
+    server.scripting.running.busy(now_us, threshold_ms.saturating_mul(1000))
 }
 
 /// Queues a command of a transaction.

@@ -40,7 +40,7 @@ impl LatencyMonitor {
     /// Notes an event that took `elapsed_us`, if the monitor is on and that is long enough.
     pub fn record_above(&self, server: &Server, name: &str, elapsed_us: u64, now_s: i64) {
         let threshold_ms = server.config.hot().latency_monitor_threshold_ms();
-        if threshold_ms > 0 && elapsed_us >= threshold_ms as u64 * 1000 {
+        if threshold_ms > 0 && elapsed_us / 1000 >= threshold_ms as u64 {
             self.record(name, elapsed_us / 1000, now_s);
         }
     }

@@ -2,10 +2,9 @@
 //! Halcyon's own few. Parsing, `CONFIG GET`, `CONFIG SET`, `CONFIG REWRITE` and start-up notices all derive
 //! from it; a fact about a directive stands nowhere else.
 
-use std::collections::HashMap;
-use std::sync::OnceLock;
-
 use bitflags::bitflags;
+
+pub use super::lookup::{find, index_of, names, nearest};
 
 bitflags! {
     /// What may be done with a directive, and by whom.
@@ -25,16 +24,20 @@ bitflags! {
         const UNSET_WHEN_EMPTY = 1 << 5;
         /// Names a file or directory: setting it takes effect even if the name is the same, for the content may not be.
         const VOLATILE = 1 << 6;
+        /// `CONFIG SET` refuses to switch it on, as a Redis does that was built without it.
+        const UNAVAILABLE = 1 << 7;
     }
 }
 
-/// Whether a directive changes anything yet.
+/// Whether a directive changes anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
     /// It does what Redis's documentation says.
     Live,
-    /// Accepted, kept and answered, without any effect so far.
-    NotYet,
+    /// Accepted, kept and answered, without any effect until this is here.
+    Awaits(&'static str),
+    /// Accepted, kept and answered, without any effect: this is why.
+    Needless(&'static str),
 }
 
 /// A further rule on a text value.
@@ -42,6 +45,8 @@ pub enum Effect {
 pub enum TextRule {
     /// Anything goes.
     Any,
+    /// The locale C, by one of its names.
+    Locale,
     /// A file name without a directory; the flag says whether empty is allowed.
     BaseName {
         /// The noun of Redis's error text: `filename` or `dirname`.
@@ -151,13 +156,13 @@ pub struct Directive {
     pub kind: Kind,
     /// Rights and peculiarities.
     pub flags: Flags,
-    /// Whether it has an effect yet.
+    /// Whether it has an effect.
     pub effect: Effect,
 }
 
 impl Directive {
     const fn new(name: &'static str, kind: Kind) -> Directive {
-        Directive { name, aliases: &[], kind, flags: Flags::empty(), effect: Effect::NotYet }
+        Directive { name, aliases: &[], kind, flags: Flags::empty(), effect: Effect::Live }
     }
 
     const fn with(mut self, flags: Flags) -> Directive {
@@ -165,8 +170,13 @@ impl Directive {
         self
     }
 
-    const fn live(mut self) -> Directive {
-        self.effect = Effect::Live;
+    const fn awaits(mut self, what: &'static str) -> Directive {
+        self.effect = Effect::Awaits(what);
+        self
+    }
+
+    const fn needless(mut self, why: &'static str) -> Directive {
+        self.effect = Effect::Needless(why);
         self
     }
 
@@ -242,6 +252,12 @@ const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
 const PORT: i64 = 65535;
 
+/// What directives about files and replicas wait for.
+const JOURNAL: &str = "the journal";
+/// What directives about other nodes wait for.
+const NODES: &str = "the cluster of many nodes";
+const NO_DEFRAG: &str = "what lies in memory is not moved to close gaps";
+
 const POLICIES: &[&str] = &[
     "volatile-lru",
     "volatile-lfu",
@@ -254,7 +270,7 @@ const POLICIES: &[&str] = &[
 ];
 const FACILITIES: &[&str] =
     &["user", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7"];
-const LOG_LEVELS: &[&str] = &["debug", "verbose", "notice", "warning"];
+const LOG_LEVELS: &[&str] = &["debug", "verbose", "notice", "warning", "nothing"];
 const SUPERVISORS: &[&str] = &["upstart", "systemd", "auto", "no"];
 const FSYNC_MODES: &[&str] = &["everysec", "always", "no"];
 const DISKLESS_LOADS: &[&str] = &["disabled", "on-empty-db", "swapdb"];
@@ -274,215 +290,237 @@ const CLUSTER_AGES: &[&str] = &["cluster-slave-validity-factor"];
 /// Every directive. `CONFIG GET` with a glob answers in this order.
 pub static DIRECTIVES: &[Directive] = &[
     // Halcyon's own.
-    int("threads", 0, 256, 0).also(&["io-threads"]).immutable().live(),
+    int("threads", 0, 256, 0).also(&["io-threads"]).immutable(),
     ruled("server-cpulist", "", TextRule::CpuList)
         .also(&["server_cpulist"])
         .with(Flags::UNSET_WHEN_EMPTY)
-        .immutable()
-        .live(),
-    word("client-compat", CLIENT_COMPAT, "auto").live(),
-    word("log-format", LOG_FORMATS, "text").immutable().live(),
+        .immutable(),
+    word("client-compat", CLIENT_COMPAT, "auto"),
+    word("log-format", LOG_FORMATS, "text").immutable(),
     // Network.
-    int("port", 0, PORT, 6379).live(),
-    list("bind", "* -::*", ListRule::Bind).live(),
-    optional("bind-source-addr"),
-    optional("unixsocket").immutable().live(),
-    Directive::new("unixsocketperm", Kind::Octal { max: 0o777, default: 0 }).immutable().live(),
-    int("tcp-backlog", 0, I32, 511).immutable().live(),
-    int("timeout", 0, I32, 0).live(),
-    int("tcp-keepalive", 0, I32, 300).live(),
-    int("maxclients", 1, u32::MAX as i64, 10000).live(),
-    yes("protected-mode").live(),
+    int("port", 0, PORT, 6379),
+    list("bind", "* -::*", ListRule::Bind),
+    optional("bind-source-addr").awaits(JOURNAL),
+    optional("unixsocket").immutable(),
+    Directive::new("unixsocketperm", Kind::Octal { max: 0o777, default: 0 }).immutable(),
+    int("tcp-backlog", 0, I32, 511).immutable(),
+    int("timeout", 0, I32, 0),
+    int("tcp-keepalive", 0, I32, 300),
+    int("maxclients", 1, u32::MAX as i64, 10000),
+    yes("protected-mode"),
     int("socket-mark-id", 0, u32::MAX as i64, 0).immutable(),
-    int("max-new-connections-per-cycle", 1, 1000, 10),
-    int("max-new-tls-connections-per-cycle", 1, 1000, 1),
-    no("io-threads-do-reads").immutable(),
-    memory("proto-max-bulk-len", MIB, LONG, 512 * MIB).live(),
-    memory("client-query-buffer-limit", MIB, LONG, 1024 * MIB).live(),
+    int("max-new-connections-per-cycle", 1, 1000, 10).needless("a turn accepts a bounded number anyway"),
+    int("max-new-tls-connections-per-cycle", 1, 1000, 1)
+        .needless("a turn shakes hands for a bounded time anyway"),
+    no("io-threads-do-reads").immutable().needless("every worker reads its own connections"),
+    memory("proto-max-bulk-len", MIB, LONG, 512 * MIB),
+    memory("client-query-buffer-limit", MIB, LONG, 1024 * MIB),
     list(
         "client-output-buffer-limit",
         "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60",
         ListRule::OutputBufferLimit,
-    )
-    .live(),
+    ),
     // The process.
-    int("databases", 1, I32, 16).immutable().live(),
-    ruled("dir", "", TextRule::Directory).protected().live(),
-    text("logfile", "").immutable().live(),
-    word("loglevel", LOG_LEVELS, "notice").live(),
-    no("daemonize").immutable().live(),
-    optional("pidfile").immutable().live(),
+    int("databases", 1, I32, 16).immutable(),
+    ruled("dir", "", TextRule::Directory).protected(),
+    text("logfile", "").immutable(),
+    word("loglevel", LOG_LEVELS, "notice"),
+    no("daemonize").immutable().needless("the process never forks, and refuses to start with `yes`"),
+    optional("pidfile").immutable(),
     word("supervised", SUPERVISORS, "no").immutable(),
-    no("syslog-enabled").immutable().live(),
-    text("syslog-ident", "redis").immutable().live(),
-    word("syslog-facility", FACILITIES, "local0").immutable().live(),
-    no("always-show-logo").immutable().live(),
-    yes("set-proc-title").immutable().live(),
-    ruled("proc-title-template", "{title} {listen-addr} {server-mode}", TextRule::TitleTemplate),
-    text("locale-collate", ""),
-    yes("crash-log-enabled"),
-    yes("crash-memcheck-enabled"),
-    no("use-exit-on-panic").hidden(),
-    int("watchdog-period", 0, I32, 0).hidden(),
-    yes("disable-thp").immutable(),
+    no("syslog-enabled")
+        .immutable()
+        .needless("the log goes to a file or to standard output, which a service manager can pass on"),
+    text("syslog-ident", "redis").immutable().needless("see syslog-enabled"),
+    word("syslog-facility", FACILITIES, "local0").immutable().needless("see syslog-enabled"),
+    no("always-show-logo").immutable().needless("there is no logo"),
+    yes("set-proc-title").immutable().needless("the title is the command line"),
+    ruled("proc-title-template", "{title} {listen-addr} {server-mode}", TextRule::TitleTemplate)
+        .needless("the title is the command line"),
+    ruled("locale-collate", "", TextRule::Locale).needless("text is sorted by its bytes, as in the locale C"),
+    yes("crash-log-enabled").needless("a thread that fails is logged with its place"),
+    yes("crash-memcheck-enabled").needless("memory is not tested after a crash"),
+    no("use-exit-on-panic").hidden().needless("a thread that fails ends the process in order"),
+    int("watchdog-period", 0, I32, 0).hidden().needless("no one loop can hold up all connections"),
+    yes("disable-thp").immutable().needless("the process never forks, so large pages are never copied"),
     word("oom-score-adj", OOM_MODES, "no"),
     list("oom-score-adj-values", "0 200 800", ListRule::OomScores),
-    optional("bio-cpulist").also(&["bio_cpulist"]).immutable(),
-    optional("aof-rewrite-cpulist").also(&["aof_rewrite_cpulist"]).immutable(),
-    optional("bgsave-cpulist").also(&["bgsave_cpulist"]).immutable(),
-    text("ignore-warnings", ""),
-    int("shutdown-timeout", 0, I32, 10),
-    list("shutdown-on-sigint", "default", ListRule::ShutdownOptions),
-    list("shutdown-on-sigterm", "default", ListRule::ShutdownOptions),
+    optional("bio-cpulist")
+        .also(&["bio_cpulist"])
+        .immutable()
+        .needless("background threads run where there is room"),
+    optional("aof-rewrite-cpulist")
+        .also(&["aof_rewrite_cpulist"])
+        .immutable()
+        .needless("the process never forks"),
+    optional("bgsave-cpulist").also(&["bgsave_cpulist"]).immutable().needless("the process never forks"),
+    text("ignore-warnings", "").needless("no warning needs to be put off"),
+    int("shutdown-timeout", 0, I32, 10).awaits(JOURNAL),
+    list("shutdown-on-sigint", "default", ListRule::ShutdownOptions).awaits(JOURNAL),
+    list("shutdown-on-sigterm", "default", ListRule::ShutdownOptions).awaits(JOURNAL),
     // Who may do what.
-    optional("requirepass").sensitive().live(),
-    text("aclfile", "").immutable().live(),
-    int("acllog-max-len", 0, I64, 128).live(),
-    word("acl-pubsub-default", CHANNEL_DEFAULTS, "resetchannels").live(),
-    word("enable-protected-configs", GUARDS, "no").immutable().live(),
-    word("enable-debug-command", GUARDS, "no").immutable().live(),
-    word("enable-module-command", GUARDS, "no").immutable().live(),
-    no("enable-debug-assert").immutable().hidden(),
+    optional("requirepass").sensitive(),
+    text("aclfile", "").immutable(),
+    int("acllog-max-len", 0, I64, 128),
+    word("acl-pubsub-default", CHANNEL_DEFAULTS, "resetchannels"),
+    word("enable-protected-configs", GUARDS, "no").immutable(),
+    word("enable-debug-command", GUARDS, "no").immutable(),
+    word("enable-module-command", GUARDS, "no").immutable().needless("modules cannot be loaded"),
+    no("enable-debug-assert").immutable().hidden().needless("DEBUG has no ASSERT"),
     // Memory and expiry.
-    memory("maxmemory", 0, u64::MAX, 0).live(),
-    word("maxmemory-policy", POLICIES, "noeviction").live(),
-    int("maxmemory-samples", 1, I32, 5).live(),
-    int("maxmemory-eviction-tenacity", 0, 100, 10).live(),
-    Directive::new("maxmemory-clients", Kind::MemoryOrPercent { default: 0 }).live(),
-    int("lfu-log-factor", 0, I32, 10).live(),
-    int("lfu-decay-time", 0, I32, 1).live(),
-    int("hz", 0, I32, 10).live(),
-    yes("dynamic-hz").live(),
-    int("active-expire-effort", 1, 10, 1).live(),
-    yes("activerehashing"),
-    yes("lazyexpire-nested-arbitrary-keys").hidden(),
-    no("lazyfree-lazy-eviction").live(),
-    no("lazyfree-lazy-expire").live(),
-    no("lazyfree-lazy-server-del").live(),
-    no("lazyfree-lazy-user-del").live(),
-    no("lazyfree-lazy-user-flush").live(),
-    yes("jemalloc-bg-thread"),
-    no("activedefrag"),
-    memory("active-defrag-ignore-bytes", 1, LONG, 100 * MIB),
-    int("active-defrag-threshold-lower", 0, 1000, 10),
-    int("active-defrag-threshold-upper", 0, 1000, 100),
-    int("active-defrag-cycle-min", 1, 99, 1),
-    int("active-defrag-cycle-max", 1, 99, 25),
-    int("active-defrag-max-scan-fields", 1, I64, 1000),
-    int("tracking-table-max-keys", 0, I64, 1_000_000).live(),
+    memory("maxmemory", 0, u64::MAX, 0),
+    word("maxmemory-policy", POLICIES, "noeviction"),
+    int("maxmemory-samples", 1, I32, 5),
+    int("maxmemory-eviction-tenacity", 0, 100, 10),
+    Directive::new("maxmemory-clients", Kind::MemoryOrPercent { default: 0 }),
+    int("lfu-log-factor", 0, I32, 10),
+    int("lfu-decay-time", 0, I32, 1),
+    int("hz", 0, I32, 10),
+    yes("dynamic-hz"),
+    int("active-expire-effort", 1, 10, 1),
+    yes("activerehashing").needless("no table is ever rehashed"),
+    yes("lazyexpire-nested-arbitrary-keys").hidden().needless("an expired key is removed wherever it is met"),
+    no("lazyfree-lazy-eviction"),
+    no("lazyfree-lazy-expire"),
+    no("lazyfree-lazy-server-del"),
+    no("lazyfree-lazy-user-del"),
+    no("lazyfree-lazy-user-flush"),
+    yes("jemalloc-bg-thread").needless("the allocator is mimalloc"),
+    no("activedefrag").with(Flags::UNAVAILABLE).needless(NO_DEFRAG),
+    memory("active-defrag-ignore-bytes", 1, LONG, 100 * MIB).needless(NO_DEFRAG),
+    int("active-defrag-threshold-lower", 0, 1000, 10).needless(NO_DEFRAG),
+    int("active-defrag-threshold-upper", 0, 1000, 100).needless(NO_DEFRAG),
+    int("active-defrag-cycle-min", 1, 99, 1).needless(NO_DEFRAG),
+    int("active-defrag-cycle-max", 1, 99, 25).needless(NO_DEFRAG),
+    int("active-defrag-max-scan-fields", 1, I64, 1000).needless(NO_DEFRAG),
+    int("tracking-table-max-keys", 0, I64, 1_000_000),
     // Encodings.
-    int("list-max-listpack-size", i32::MIN as i64, I32, -2).also(&["list-max-ziplist-size"]).live(),
-    int("list-compress-depth", 0, I32, 0),
-    int("hash-max-listpack-entries", 0, I64, 512).also(&["hash-max-ziplist-entries"]).live(),
-    memory("hash-max-listpack-value", 0, LONG, 64).also(&["hash-max-ziplist-value"]).live(),
-    int("set-max-intset-entries", 0, I64, 512).live(),
-    int("set-max-listpack-entries", 0, I64, 128).live(),
-    memory("set-max-listpack-value", 0, LONG, 64).live(),
-    int("zset-max-listpack-entries", 0, I64, 128).also(&["zset-max-ziplist-entries"]).live(),
-    memory("zset-max-listpack-value", 0, LONG, 64).also(&["zset-max-ziplist-value"]).live(),
-    memory("hll-sparse-max-bytes", 0, LONG, 3000).live(),
-    memory("stream-node-max-bytes", 0, LONG, 4 * KIB).live(),
-    int("stream-node-max-entries", 0, I64, 100).live(),
+    int("list-max-listpack-size", i32::MIN as i64, I32, -2).also(&["list-max-ziplist-size"]),
+    int("list-compress-depth", 0, I32, 0).needless("nodes of lists are not compressed"),
+    int("hash-max-listpack-entries", 0, I64, 512).also(&["hash-max-ziplist-entries"]),
+    memory("hash-max-listpack-value", 0, LONG, 64).also(&["hash-max-ziplist-value"]),
+    int("set-max-intset-entries", 0, I64, 512),
+    int("set-max-listpack-entries", 0, I64, 128),
+    int("set-max-listpack-value", 0, I64, 64),
+    int("zset-max-listpack-entries", 0, I64, 128).also(&["zset-max-ziplist-entries"]),
+    memory("zset-max-listpack-value", 0, LONG, 64).also(&["zset-max-ziplist-value"]),
+    memory("hll-sparse-max-bytes", 0, LONG, 3000),
+    memory("stream-node-max-bytes", 0, LONG, 4 * KIB),
+    int("stream-node-max-entries", 0, I64, 100),
     // Watching the server.
-    int("slowlog-log-slower-than", -1, I64, 10000).live(),
-    int("slowlog-max-len", 0, I64, 128).live(),
-    int("latency-monitor-threshold", 0, I64, 0).live(),
-    yes("latency-tracking").live(),
-    list("latency-tracking-info-percentiles", "50 99 99.9", ListRule::Percentiles).live(),
-    ruled("notify-keyspace-events", "", TextRule::KeyspaceEvents).live(),
-    int("busy-reply-threshold", 0, I64, 5000).also(&["lua-time-limit"]).live(),
+    int("slowlog-log-slower-than", -1, I64, 10000),
+    int("slowlog-max-len", 0, I64, 128),
+    int("latency-monitor-threshold", 0, I64, 0),
+    yes("latency-tracking"),
+    list("latency-tracking-info-percentiles", "50 99 99.9", ListRule::Percentiles),
+    ruled("notify-keyspace-events", "", TextRule::KeyspaceEvents),
+    int("busy-reply-threshold", 0, I64, 5000).also(&["lua-time-limit"]),
+    no("hide-user-data-from-log").needless("keys and values are never logged"),
     // Cluster.
-    no("cluster-enabled").immutable().live(),
-    text("cluster-config-file", "nodes.conf").immutable().live(),
-    int("cluster-node-timeout", 0, I64, 15000).live(),
-    int("cluster-port", 0, PORT, 0).immutable(),
-    yes("cluster-require-full-coverage").live(),
-    optional("cluster-announce-ip").live(),
-    int("cluster-announce-port", 0, PORT, 0).live(),
-    int("cluster-announce-tls-port", 0, PORT, 0).live(),
-    int("cluster-announce-bus-port", 0, PORT, 0).live(),
-    ruled("cluster-announce-hostname", "", TextRule::Hostname).with(Flags::UNSET_WHEN_EMPTY).live(),
-    ruled("cluster-announce-human-nodename", "", TextRule::NodeName).with(Flags::UNSET_WHEN_EMPTY).live(),
-    word("cluster-preferred-endpoint-type", ENDPOINTS, "ip").live(),
-    int("cluster-migration-barrier", 0, I32, 1),
-    int("cluster-replica-validity-factor", 0, I32, 10).also(CLUSTER_AGES),
-    no("cluster-replica-no-failover").also(&["cluster-slave-no-failover"]),
-    no("cluster-allow-reads-when-down"),
-    yes("cluster-allow-pubsubshard-when-down"),
-    yes("cluster-allow-replica-migration"),
-    memory("cluster-link-sendbuf-limit", 0, u64::MAX, 0),
+    no("cluster-enabled").immutable(),
+    text("cluster-config-file", "nodes.conf").immutable(),
+    int("cluster-node-timeout", 0, I64, 15000).awaits(NODES),
+    int("cluster-port", 0, PORT, 0).immutable().awaits(NODES),
+    yes("cluster-require-full-coverage"),
+    optional("cluster-announce-ip"),
+    int("cluster-announce-port", 0, PORT, 0),
+    int("cluster-announce-tls-port", 0, PORT, 0),
+    int("cluster-announce-bus-port", 0, PORT, 0),
+    ruled("cluster-announce-hostname", "", TextRule::Hostname).with(Flags::UNSET_WHEN_EMPTY),
+    ruled("cluster-announce-human-nodename", "", TextRule::NodeName)
+        .with(Flags::UNSET_WHEN_EMPTY)
+        .awaits(NODES),
+    word("cluster-preferred-endpoint-type", ENDPOINTS, "ip"),
+    int("cluster-migration-barrier", 0, I32, 1).awaits(NODES),
+    int("cluster-replica-validity-factor", 0, I32, 10).also(CLUSTER_AGES).awaits(NODES),
+    no("cluster-replica-no-failover").also(&["cluster-slave-no-failover"]).awaits(NODES),
+    no("cluster-allow-reads-when-down").awaits(NODES),
+    yes("cluster-allow-pubsubshard-when-down").awaits(NODES),
+    yes("cluster-allow-replica-migration").awaits(NODES),
+    memory("cluster-link-sendbuf-limit", 0, u64::MAX, 0).awaits(NODES),
+    int("cluster-compatibility-sample-ratio", 0, 100, 0)
+        .needless("commands are not sampled for what a cluster would refuse"),
     // Files.
-    list("save", "3600 1 300 100 60 10000", ListRule::Save),
-    ruled("dbfilename", "dump.rdb", TextRule::BaseName { noun: "filename", empty_allowed: true }).protected(),
-    yes("rdbcompression"),
-    yes("rdbchecksum").immutable(),
-    no("rdb-del-sync-files"),
-    yes("rdb-save-incremental-fsync"),
-    int("rdb-key-save-delay", i32::MIN as i64, I32, 0).hidden(),
-    int("key-load-delay", i32::MIN as i64, I32, 0).hidden(),
-    memory("loading-process-events-interval-bytes", KIB, I32 as u64, 2 * MIB).hidden(),
-    word("sanitize-dump-payload", SANITIZE_MODES, "no"),
-    yes("stop-writes-on-bgsave-error"),
-    no("appendonly"),
+    list("save", "3600 1 300 100 60 10000", ListRule::Save).awaits(JOURNAL),
+    ruled("dbfilename", "dump.rdb", TextRule::BaseName { noun: "filename", empty_allowed: true })
+        .protected()
+        .awaits(JOURNAL),
+    yes("rdbcompression").awaits(JOURNAL),
+    yes("rdbchecksum").immutable().awaits(JOURNAL),
+    no("rdb-del-sync-files").awaits(JOURNAL),
+    yes("rdb-save-incremental-fsync").awaits(JOURNAL),
+    int("rdb-key-save-delay", i32::MIN as i64, I32, 0).hidden().awaits(JOURNAL),
+    int("key-load-delay", i32::MIN as i64, I32, 0).hidden().awaits(JOURNAL),
+    int("loading-process-events-interval-bytes", KIB as i64, I32, 2 * MIB as i64).hidden().awaits(JOURNAL),
+    word("sanitize-dump-payload", SANITIZE_MODES, "no").needless("every payload is checked"),
+    yes("stop-writes-on-bgsave-error").awaits(JOURNAL),
+    no("appendonly").awaits(JOURNAL),
     ruled("appendfilename", "appendonly.aof", TextRule::BaseName { noun: "filename", empty_allowed: false })
-        .immutable(),
+        .immutable()
+        .awaits(JOURNAL),
     ruled("appenddirname", "appendonlydir", TextRule::BaseName { noun: "dirname", empty_allowed: false })
-        .immutable(),
-    word("appendfsync", FSYNC_MODES, "everysec"),
-    no("no-appendfsync-on-rewrite"),
-    int("auto-aof-rewrite-percentage", 0, I32, 100),
-    memory("auto-aof-rewrite-min-size", 0, LONG, 64 * MIB),
-    yes("aof-load-truncated"),
-    yes("aof-use-rdb-preamble"),
-    no("aof-timestamp-enabled"),
-    no("aof-disable-auto-gc"),
-    yes("aof-rewrite-incremental-fsync"),
+        .immutable()
+        .awaits(JOURNAL),
+    word("appendfsync", FSYNC_MODES, "everysec").awaits(JOURNAL),
+    no("no-appendfsync-on-rewrite").awaits(JOURNAL),
+    int("auto-aof-rewrite-percentage", 0, I32, 100).awaits(JOURNAL),
+    memory("auto-aof-rewrite-min-size", 0, LONG, 64 * MIB).awaits(JOURNAL),
+    yes("aof-load-truncated").awaits(JOURNAL),
+    yes("aof-use-rdb-preamble").awaits(JOURNAL),
+    no("aof-timestamp-enabled").awaits(JOURNAL),
+    no("aof-disable-auto-gc").awaits(JOURNAL),
+    yes("aof-rewrite-incremental-fsync").awaits(JOURNAL),
     // Replication.
-    list("replicaof", "", ListRule::ReplicaOf).also(&["slaveof"]).with(Flags::UNSET_WHEN_EMPTY).immutable(),
-    optional("masterauth").sensitive(),
-    optional("masteruser").sensitive(),
-    yes("replica-serve-stale-data").also(&["slave-serve-stale-data"]),
-    yes("replica-read-only").also(&["slave-read-only"]),
-    yes("replica-ignore-maxmemory").also(&["slave-ignore-maxmemory"]),
-    no("replica-ignore-disk-write-errors"),
-    no("replica-lazy-flush").also(&["slave-lazy-flush"]),
-    int("replica-priority", 0, I32, 100).also(&["slave-priority"]),
-    yes("replica-announced"),
-    optional("replica-announce-ip").also(&["slave-announce-ip"]),
-    int("replica-announce-port", 0, PORT, 0).also(&["slave-announce-port"]),
-    int("min-replicas-to-write", 0, I32, 0).also(&["min-slaves-to-write"]),
-    int("min-replicas-max-lag", 0, I32, 10).also(&["min-slaves-max-lag"]),
-    no("repl-disable-tcp-nodelay"),
-    yes("repl-diskless-sync"),
-    int("repl-diskless-sync-delay", 0, I32, 5),
-    int("repl-diskless-sync-max-replicas", 0, I32, 0),
-    word("repl-diskless-load", DISKLESS_LOADS, "disabled"),
-    memory("repl-backlog-size", 1, LONG, MIB),
-    int("repl-backlog-ttl", 0, I64, 3600),
-    int("repl-timeout", 1, I32, 60),
-    int("repl-ping-replica-period", 1, I32, 10).also(&["repl-ping-slave-period"]),
-    word("propagation-error-behavior", ERROR_BEHAVIORS, "ignore"),
+    list("replicaof", "", ListRule::ReplicaOf)
+        .also(&["slaveof"])
+        .with(Flags::UNSET_WHEN_EMPTY)
+        .immutable()
+        .awaits(JOURNAL),
+    optional("masterauth").also(&["primaryauth"]).sensitive().awaits(JOURNAL),
+    optional("masteruser").also(&["primaryuser"]).sensitive().awaits(JOURNAL),
+    yes("replica-serve-stale-data").also(&["slave-serve-stale-data"]).awaits(JOURNAL),
+    yes("replica-read-only").also(&["slave-read-only"]).awaits(JOURNAL),
+    yes("replica-ignore-maxmemory").also(&["slave-ignore-maxmemory"]).awaits(JOURNAL),
+    no("replica-ignore-disk-write-errors").awaits(JOURNAL),
+    no("replica-lazy-flush").also(&["slave-lazy-flush"]).awaits(JOURNAL),
+    int("replica-priority", 0, I32, 100).also(&["slave-priority"]).awaits(JOURNAL),
+    yes("replica-announced").awaits(JOURNAL),
+    optional("replica-announce-ip").also(&["slave-announce-ip"]).awaits(JOURNAL),
+    int("replica-announce-port", 0, PORT, 0).also(&["slave-announce-port"]).awaits(JOURNAL),
+    int("min-replicas-to-write", 0, I32, 0).also(&["min-slaves-to-write"]).awaits(JOURNAL),
+    int("min-replicas-max-lag", 0, I32, 10).also(&["min-slaves-max-lag"]).awaits(JOURNAL),
+    no("repl-disable-tcp-nodelay").awaits(JOURNAL),
+    yes("repl-diskless-sync").awaits(JOURNAL),
+    int("repl-diskless-sync-delay", 0, I32, 5).awaits(JOURNAL),
+    int("repl-diskless-sync-max-replicas", 0, I32, 0).awaits(JOURNAL),
+    word("repl-diskless-load", DISKLESS_LOADS, "disabled").awaits(JOURNAL),
+    memory("repl-backlog-size", 1, LONG, MIB).awaits(JOURNAL),
+    int("repl-backlog-ttl", 0, I64, 3600).awaits(JOURNAL),
+    int("repl-timeout", 1, I32, 60).awaits(JOURNAL),
+    int("repl-ping-replica-period", 1, I32, 10).also(&["repl-ping-slave-period"]).awaits(JOURNAL),
+    memory("replica-full-sync-buffer-limit", 0, LONG, 0).awaits(JOURNAL),
+    word("propagation-error-behavior", ERROR_BEHAVIORS, "ignore").awaits(JOURNAL),
     // TLS.
-    int("tls-port", 0, PORT, 0).live(),
-    no("tls-cluster").live(),
-    no("tls-replication").live(),
-    word("tls-auth-clients", TLS_AUTH, "yes").live(),
-    no("tls-prefer-server-ciphers").live(),
-    yes("tls-session-caching").live(),
-    int("tls-session-cache-size", 0, I32, 20480).live(),
-    int("tls-session-cache-timeout", 0, I32, 300).live(),
-    file("tls-cert-file").live(),
-    file("tls-key-file").live(),
-    optional("tls-key-file-pass").sensitive().live(),
-    file("tls-client-cert-file").live(),
-    file("tls-client-key-file").live(),
-    optional("tls-client-key-file-pass").sensitive().live(),
-    file("tls-dh-params-file"),
-    file("tls-ca-cert-file").live(),
-    file("tls-ca-cert-dir").live(),
-    optional("tls-protocols").live(),
-    optional("tls-ciphers").live(),
-    optional("tls-ciphersuites").live(),
+    int("tls-port", 0, PORT, 0),
+    no("tls-cluster"),
+    no("tls-replication"),
+    word("tls-auth-clients", TLS_AUTH, "yes"),
+    no("tls-prefer-server-ciphers"),
+    yes("tls-session-caching"),
+    int("tls-session-cache-size", 0, I32, 20480),
+    int("tls-session-cache-timeout", 0, I32, 300),
+    file("tls-cert-file"),
+    file("tls-key-file"),
+    optional("tls-key-file-pass").sensitive(),
+    file("tls-client-cert-file"),
+    file("tls-client-key-file"),
+    optional("tls-client-key-file-pass").sensitive(),
+    file("tls-dh-params-file").needless("keys are agreed upon over elliptic curves only"),
+    file("tls-ca-cert-file"),
+    file("tls-ca-cert-dir"),
+    optional("tls-protocols"),
+    optional("tls-ciphers"),
+    optional("tls-ciphersuites"),
 ];
 
 /// A directive that stands in files and on the command line only: repeated, kept as words, unknown to `CONFIG`.
@@ -500,107 +538,16 @@ pub struct FileDirective {
 pub static FILE_DIRECTIVES: &[FileDirective] = &[
     FileDirective { name: "user", arguments: (1, usize::MAX), effect: Effect::Live },
     FileDirective { name: "rename-command", arguments: (2, 2), effect: Effect::Live },
-    FileDirective { name: "loadmodule", arguments: (1, usize::MAX), effect: Effect::NotYet },
-    FileDirective { name: "list-max-ziplist-entries", arguments: (1, 1), effect: Effect::NotYet },
-    FileDirective { name: "list-max-ziplist-value", arguments: (1, 1), effect: Effect::NotYet },
-    FileDirective { name: "lua-replicate-commands", arguments: (1, 1), effect: Effect::NotYet },
+    FileDirective {
+        name: "loadmodule",
+        arguments: (1, usize::MAX),
+        effect: Effect::Needless("modules cannot be loaded"),
+    },
+    FileDirective {
+        name: "list-max-ziplist-entries",
+        arguments: (1, 1),
+        effect: Effect::Needless("obsolete"),
+    },
+    FileDirective { name: "list-max-ziplist-value", arguments: (1, 1), effect: Effect::Needless("obsolete") },
+    FileDirective { name: "lua-replicate-commands", arguments: (1, 1), effect: Effect::Needless("obsolete") },
 ];
-
-/// Position of a directive in [`DIRECTIVES`], by any of its names in any case.
-pub fn index_of(name: &[u8]) -> Option<usize> {
-    static INDEX: OnceLock<HashMap<&'static str, usize>> = OnceLock::new();
-    let index = INDEX.get_or_init(|| {
-        let rows = DIRECTIVES.iter().enumerate();
-        rows.flat_map(|(at, row)| names(row).map(move |name| (name, at))).collect()
-    });
-    let lower = std::str::from_utf8(name).ok()?.to_ascii_lowercase();
-    index.get(lower.as_str()).copied()
-}
-
-/// The row of a directive, by any of its names in any case.
-pub fn find(name: &[u8]) -> Option<&'static Directive> {
-    index_of(name).map(|at| &DIRECTIVES[at])
-}
-
-/// All names of a row: its own first, then its aliases.
-pub fn names(row: &'static Directive) -> impl Iterator<Item = &'static str> {
-    std::iter::once(row.name).chain(row.aliases.iter().copied())
-}
-
-/// The known name nearest to a misspelt one, if any is near enough to be meant.
-pub fn nearest(unknown: &[u8]) -> Option<&'static str> {
-    let unknown = unknown.to_ascii_lowercase();
-    if unknown.len() > 64 {
-        return None;
-    }
-    let file_names = FILE_DIRECTIVES.iter().map(|row| row.name).chain(["include"]);
-    let known = DIRECTIVES.iter().filter(|row| !row.flags.contains(Flags::HIDDEN)).flat_map(names);
-    let (edits, name) =
-        known.chain(file_names).map(|name| (edit_distance(&unknown, name.as_bytes()), name)).min()?;
-    (edits <= 1 + unknown.len() / 5 && edits < unknown.len()).then_some(name)
-}
-
-/// Insertions, removals, replacements and swaps of neighbours that lead from `a` to `b`.
-fn edit_distance(a: &[u8], b: &[u8]) -> usize {
-    let mut before_last: Vec<usize> = vec![0; b.len() + 1];
-    let mut last: Vec<usize> = (0..=b.len()).collect();
-    for i in 1..=a.len() {
-        let mut row = vec![i; b.len() + 1];
-        for j in 1..=b.len() {
-            let replaced = last[j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            row[j] = replaced.min(last[j] + 1).min(row[j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                row[j] = row[j].min(before_last[j - 2] + 1);
-            }
-        }
-        before_last = std::mem::replace(&mut last, row);
-    }
-    last[b.len()]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_name_is_unique_and_lower_case() {
-        let mut all: Vec<&str> = DIRECTIVES.iter().flat_map(names).collect();
-        all.extend(FILE_DIRECTIVES.iter().map(|row| row.name));
-        assert!(all.iter().all(|name| *name == name.to_ascii_lowercase()));
-        let count = all.len();
-        all.sort_unstable();
-        all.dedup();
-        assert_eq!(all.len(), count);
-    }
-
-    #[test]
-    fn lookup_takes_aliases_and_any_case() {
-        for (asked, expected) in [
-            ("port", "port"),
-            ("PORT", "port"),
-            ("slaveof", "replicaof"),
-            ("io-threads", "threads"),
-            ("server_cpulist", "server-cpulist"),
-            ("Hash-Max-Ziplist-Value", "hash-max-listpack-value"),
-        ] {
-            assert_eq!(find(asked.as_bytes()).map(|row| row.name), Some(expected), "{asked}");
-        }
-        assert!(find(b"prot").is_none());
-        assert!(find(b"\xff").is_none());
-    }
-
-    #[test]
-    fn nearest_names_what_was_meant_or_nothing() {
-        for (asked, expected) in [
-            ("prot", Some("port")),
-            ("PROT", Some("port")),
-            ("max-memory", Some("maxmemory")),
-            ("maxmemory-polcy", Some("maxmemory-policy")),
-            ("includ", Some("include")),
-            ("zzzzzz", None),
-            ("", None),
-        ] {
-            assert_eq!(nearest(asked.as_bytes()), expected, "{asked}");
-        }
-    }
-}

@@ -6,6 +6,7 @@
 
 pub mod directives;
 mod hot;
+mod lookup;
 mod parse;
 mod rewrite;
 pub mod text;
@@ -27,6 +28,12 @@ pub use value::cpu_list;
 use value::{Value, words_of};
 
 use crate::fault::{CmdResult, Fault};
+
+/// Bytes that a replication backlog has at least.
+const REPL_BACKLOG_BYTES_MIN: i128 = 16 * 1024;
+/// Why `activedefrag` stays off, in the words that clients and test suites know.
+const NO_DEFRAGMENTATION: &str = "Active defragmentation cannot be enabled: it requires a Redis server compiled with a \
+                                  modified Jemalloc like the one shipped by default with the Redis source distribution";
 
 /// What the server does when values change at run time: it gets the configuration, already holding the new
 /// values, and the names that changed. An error names the directive at fault and says why; everything is then
@@ -267,6 +274,9 @@ impl Config {
             let words = words_of(row, given);
             let value = Value::parse(row, &words, &new[*at], &directory_in(&new))
                 .map_err(|reason| failed(name, &reason))?;
+            if row.flags.contains(Flags::UNAVAILABLE) && value == Value::Bool(true) {
+                return Err(failed(name, NO_DEFRAGMENTATION));
+            }
             new[*at] = settled(row, value);
         }
         let is_changed = |at: &usize| old[*at] != new[*at] || DIRECTIVES[*at].flags.contains(Flags::VOLATILE);
@@ -348,11 +358,12 @@ fn directory_in(values: &[Value]) -> PathBuf {
     }
 }
 
-/// A value as it is kept: `hz` is a hint, brought within what makes sense.
+/// A value as it is kept: some are hints, brought within what makes sense.
 fn settled(row: &Directive, value: Value) -> Value {
-    match value {
-        Value::Number(hz) if row.name == "hz" => Value::Number(hz.clamp(1, 500)),
-        other => other,
+    match (row.name, value) {
+        ("hz", Value::Number(hz)) => Value::Number(hz.clamp(1, 500)),
+        ("repl-backlog-size", Value::Number(bytes)) => Value::Number(bytes.max(REPL_BACKLOG_BYTES_MIN)),
+        (_, other) => other,
     }
 }
 

@@ -247,8 +247,7 @@ impl Loader {
         }
         values[at] = settled(row, value);
         drop(values);
-        let effect = if row.name == "daemonize" { Effect::NotYet } else { row.effect };
-        self.remember(row.name, effect, line);
+        self.remember(row.name, row.effect, line);
         Ok(())
     }
 
@@ -305,8 +304,13 @@ impl Loader {
                     "daemonize" => "'daemonize yes' is ignored: the process never forks and stays in the \
                                     foreground, where a service manager can watch it"
                         .to_string(),
-                    _ if is_secret(&[name.into(), printed.clone()]) => format!("'{name}' has no effect yet"),
-                    _ => format!("'{name} {}' has no effect yet", String::from_utf8_lossy(&printed)),
+                    _ if is_secret(&[name.into(), printed.clone()]) => {
+                        format!("'{name}' {}", without(DIRECTIVES[at].effect))
+                    }
+                    _ => {
+                        let shown = String::from_utf8_lossy(&printed);
+                        format!("'{name} {shown}' {}", without(DIRECTIVES[at].effect))
+                    }
                 };
                 notices.push(Notice { directive: name, location, at_default, text });
             } else if let Some(row) = FILE_DIRECTIVES.iter().find(|row| row.name == name) {
@@ -315,6 +319,14 @@ impl Loader {
         }
         drop(values);
         Ok((config, notices))
+    }
+}
+
+/// What is said of a directive without effect.
+fn without(effect: Effect) -> String {
+    match effect {
+        Effect::Needless(why) => format!("has no effect: {why}"),
+        Effect::Live | Effect::Awaits(_) => "has no effect yet".to_owned(),
     }
 }
 

@@ -87,7 +87,7 @@ impl Value {
             Kind::Enum { words, .. } => words
                 .iter()
                 .find(|known| known.as_bytes().eq_ignore_ascii_case(word))
-                .map(|known| Value::Word(known))
+                .map(|known| Value::Word(canonical(row, known)))
                 .ok_or_else(|| one_of(words)),
             Kind::Text { rule, .. } => text(row, rule, word, base).map(Value::Text),
             Kind::List { .. } => unreachable!("lists were handled above"),
@@ -142,6 +142,11 @@ fn within(number: i128, min: i128, max: i128) -> Result<Value, String> {
     Ok(Value::Number(number))
 }
 
+/// The word of several with one meaning that is printed.
+fn canonical(row: &Directive, word: &'static str) -> &'static str {
+    if row.name == "oom-score-adj" && word == "relative" { "yes" } else { word }
+}
+
 fn one_of(words: &[&str]) -> String {
     format!("argument(s) must be one of the following: {}", words.join(", "))
 }
@@ -158,6 +163,11 @@ fn text(row: &Directive, rule: TextRule, given: &[u8], base: &Path) -> Result<Ve
                 return Err(format!("{name} can't be a path, just a {noun}"));
             }
         }
+        TextRule::Locale => {
+            if !["", "C", "POSIX", "C.UTF-8", "C.utf8"].iter().any(|name| name.as_bytes() == given) {
+                return Err("Invalid locale name".into());
+            }
+        }
         TextRule::Hostname => {
             if given.len() >= 256 {
                 return Err("Hostnames must be less than 256 characters".into());
@@ -167,8 +177,7 @@ fn text(row: &Directive, rule: TextRule, given: &[u8], base: &Path) -> Result<Ve
             }
         }
         TextRule::NodeName => {
-            let breaks_line =
-                |byte: &u8| byte.is_ascii_control() || b",!#$%&()*+:;<>?@[]^{|}~".contains(byte);
+            let breaks_line = |byte: &u8| byte.is_ascii_control() || b"!#$%&()*+:;<>?@[]^{|}~".contains(byte);
             if given.iter().any(breaks_line) {
                 return Err("Announced human node name contained invalid character".into());
             }
@@ -202,27 +211,28 @@ fn directory(given: &[u8], base: &Path) -> Result<Vec<u8>, String> {
     Ok(absolute.into_os_string().into_vec())
 }
 
+/// As Redis: known variables only, and something besides blanks even where those stay empty that may.
 fn is_title_template(given: &[u8]) -> bool {
-    const VARIABLES: &[&str] =
-        &["title", "listen-addr", "server-mode", "port", "tls-port", "unixsocket", "config-file"];
+    const NEVER_EMPTY: &[&str] = &["listen-addr", "port", "tls-port"];
+    const MAYBE_EMPTY: &[&str] = &["title", "server-mode", "unixsocket", "config-file"];
     let Ok(mut rest) = std::str::from_utf8(given) else {
         return false;
     };
-    if rest.is_empty() {
-        return false;
-    }
+    let mut shows = false;
     while let Some(open) = rest.find('{') {
+        shows |= !rest[..open].trim_matches(' ').is_empty();
         let after = &rest[open + 1..];
         if let Some(literal) = after.strip_prefix('{') {
-            rest = literal;
+            (shows, rest) = (true, literal);
             continue;
         }
         match after.split_once('}') {
-            Some((variable, tail)) if VARIABLES.contains(&variable) => rest = tail,
+            Some((variable, tail)) if NEVER_EMPTY.contains(&variable) => (shows, rest) = (true, tail),
+            Some((variable, tail)) if MAYBE_EMPTY.contains(&variable) => rest = tail,
             _ => return false,
         }
     }
-    true
+    shows || !rest.trim_matches(' ').is_empty()
 }
 
 /// The classes that `A` stands for, in the order in which they are printed.

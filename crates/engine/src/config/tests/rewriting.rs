@@ -99,6 +99,7 @@ fn rewrite_writes_every_directive_so_that_it_is_read_back() {
                     b"yes"
                 }
             }
+            directives::Kind::Int { min: 1024, .. } => b"2048",
             directives::Kind::Int { default, max, .. } => {
                 if default == max {
                     b"1"
@@ -118,6 +119,7 @@ fn rewrite_writes_every_directive_so_that_it_is_read_back() {
                 "notify-keyspace-events" => b"Kx",
                 "cluster-announce-hostname" => b"a.b",
                 "proc-title-template" => b"x {port}",
+                "locale-collate" => b"C",
                 _ => b"it's",
             },
             directives::Kind::List { .. } => match row.name {
