@@ -13,6 +13,7 @@ import traceback
 
 import acl  # noqa: F401  (each import registers its checks)
 import clients  # noqa: F401
+import listening  # noqa: F401
 import load  # noqa: F401
 import memory  # noqa: F401
 import scripts  # noqa: F401

@@ -1,8 +1,12 @@
 //! Listening sockets. Each worker has its own for every address (SO_REUSEPORT), so that accepting is
 //! spread by the kernel and no thread hands new connections around, unless loads differ.
+//!
+//! [`Listeners`] holds them all. CONFIG SET of a port or an address closes what is no longer asked for at once, opens the
+//! rest, and leaves the workers a letter to look again.
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, ToSocketAddrs};
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +14,10 @@ use std::time::Duration;
 
 use engine::config::Config;
 use mio::net::{TcpListener, UnixListener};
-use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
+use parking_lot::Mutex;
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+
+use crate::shared::{Mailbox, Message};
 
 /// A listening socket.
 pub enum Listener {
@@ -22,41 +29,146 @@ pub enum Listener {
     Unix(UnixListener, Arc<str>),
 }
 
+impl Listener {
+    /// The socket's number, for the poll.
+    pub fn fd(&self) -> RawFd {
+        match self {
+            Listener::Tcp(listener) | Listener::Tls(listener) => listener.as_raw_fd(),
+            Listener::Unix(listener, _) => listener.as_raw_fd(),
+        }
+    }
+}
+
+/// What is spoken on a port.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Protection {
+    Plain,
+    Tls,
+}
+
+impl Protection {
+    fn directive(self) -> &'static str {
+        match self {
+            Protection::Plain => "port",
+            Protection::Tls => "tls-port",
+        }
+    }
+
+    fn listener(self, socket: TcpListener) -> Listener {
+        match self {
+            Protection::Plain => Listener::Tcp(socket),
+            Protection::Tls => Listener::Tls(socket),
+        }
+    }
+
+    /// The TCP socket in `listener`, if this is spoken there.
+    fn of(self, listener: &Listener) -> Option<&TcpListener> {
+        match (self, listener) {
+            (Protection::Plain, Listener::Tcp(socket)) | (Protection::Tls, Listener::Tls(socket)) => {
+                Some(socket)
+            }
+            _ => None,
+        }
+    }
+}
+
+const PROTECTIONS: [Protection; 2] = [Protection::Plain, Protection::Tls];
+
 /// An address to listen on; `optional` ones (written `-addr`) may fail.
 struct Address {
     socket: SocketAddr,
     optional: bool,
 }
 
-/// Opens the listeners of every worker. The first error is a line for the user.
-pub fn open(config: &Config, workers: usize) -> Result<Vec<Vec<Listener>>, String> {
-    let mut sets: Vec<Vec<Listener>> = (0..workers).map(|_| Vec::new()).collect();
-    open_port(config, "port", Listener::Tcp, &mut sets)?;
-    open_port(config, "tls-port", Listener::Tls, &mut sets)?;
-    if let Some(listener) = open_unix(config)? {
-        sets[0].push(listener);
+/// One worker's sockets.
+type Set = Vec<Arc<Listener>>;
+
+/// The listening sockets of all workers.
+pub struct Listeners {
+    sets: Mutex<Vec<Set>>,
+    mailboxes: Arc<[Mailbox]>,
+}
+
+impl Listeners {
+    /// Opens them for the workers with these letter boxes. The first error is a line for the user.
+    pub fn open(config: &Config, mailboxes: Arc<[Mailbox]>) -> Result<Listeners, String> {
+        let mut sets: Vec<Set> = mailboxes.iter().map(|_| Set::new()).collect();
+        for protection in PROTECTIONS {
+            open_port(config, protection, &mut sets)?;
+        }
+        if let Some(listener) = open_unix(config)? {
+            sets[0].push(Arc::new(listener));
+        }
+        if sets[0].is_empty() {
+            return Err(
+                "Configured to not listen anywhere: set a port, a tls-port or a unixsocket".to_owned()
+            );
+        }
+        Ok(Listeners { sets: Mutex::new(sets), mailboxes })
     }
-    if sets[0].is_empty() {
-        return Err("Configured to not listen anywhere: set a port, a tls-port or a unixsocket".to_owned());
+
+    /// The sockets of one worker.
+    pub fn of(&self, worker: usize) -> Set {
+        self.sets.lock()[worker].clone()
     }
-    Ok(sets)
+
+    /// Listens as changed directives say now. The error names the one at fault; some sockets may then be closed, which
+    /// a call with the old values opens again.
+    pub fn follow(&self, config: &Config, changed: &[&'static str]) -> Result<(), (&'static str, String)> {
+        if changed.contains(&"tcp-keepalive") {
+            self.follow_keepalive(config).map_err(|error| ("tcp-keepalive", error.to_string()))?;
+        }
+        let mut outcome = Ok(());
+        for protection in PROTECTIONS {
+            let directive = protection.directive();
+            if outcome.is_err() || !changed.iter().any(|name| *name == directive || *name == "bind") {
+                continue;
+            }
+            outcome = self.reopen(config, protection).map_err(|reason| {
+                tracing::warn!("{reason}");
+                match changed.contains(&directive) {
+                    true => (directive, "Unable to listen on this port. Check server logs.".to_owned()),
+                    false => ("bind", "Failed to bind to specified addresses.".to_owned()),
+                }
+            });
+        }
+        outcome
+    }
+
+    fn reopen(&self, config: &Config, protection: Protection) -> Result<(), String> {
+        let mut sets = self.sets.lock();
+        for socket in sets.iter().flatten().filter_map(|listener| protection.of(listener)) {
+            // Takes effect now, not when the last worker has let go of it. What fails was not listening any more.
+            let _ = SockRef::from(socket).shutdown(Shutdown::Both);
+        }
+        sets.iter_mut().for_each(|set| set.retain(|listener| protection.of(listener).is_none()));
+        let opened = open_port(config, protection, &mut sets);
+        self.mailboxes.iter().for_each(|mailbox| mailbox.send(Message::Listen));
+        opened
+    }
+
+    /// Connections accepted from now on are probed as `tcp-keepalive` says.
+    fn follow_keepalive(&self, config: &Config) -> io::Result<()> {
+        for listener in self.sets.lock().iter().flatten() {
+            if let Listener::Tcp(socket) | Listener::Tls(socket) = &**listener {
+                apply_keepalive(&SockRef::from(socket), config.hot().tcp_keepalive_s())?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Gives every worker its sockets on one port, if it is set.
-fn open_port(
-    config: &Config,
-    directive: &str,
-    listener: fn(TcpListener) -> Listener,
-    sets: &mut [Vec<Listener>],
-) -> Result<(), String> {
-    let port = config.int(directive) as u16;
+fn open_port(config: &Config, protection: Protection, sets: &mut [Set]) -> Result<(), String> {
+    let port = config.int(protection.directive()) as u16;
     if port == 0 {
         return Ok(());
     }
     for address in addresses(config, port)? {
         match listen(config, &address.socket, sets.len()) {
             Ok(sockets) => {
-                sets.iter_mut().zip(sockets).for_each(|(set, socket)| set.push(listener(socket)));
+                let listeners = sockets.into_iter().map(|socket| Arc::new(protection.listener(socket)));
+                sets.iter_mut().zip(listeners).for_each(|(set, listener)| set.push(listener));
             }
             // Redis: an address marked `-` may be absent, but not taken.
             Err(error) if address.optional && is_absent(&error) => {}
@@ -123,6 +235,7 @@ fn listen_once(config: &Config, address: &SocketAddr) -> io::Result<TcpListener>
     // Accepted sockets inherit these, which saves a handful of system calls a connection.
     socket.set_tcp_nodelay(true)?;
     apply_keepalive(&socket, config.hot().tcp_keepalive_s())?;
+    mark(&socket, config.int("socket-mark-id") as u32);
     socket.set_nonblocking(true)?;
     socket.bind(&(*address).into())?;
     socket.listen(config.int("tcp-backlog") as i32)?;
@@ -132,7 +245,7 @@ fn listen_once(config: &Config, address: &SocketAddr) -> io::Result<TcpListener>
 /// As Redis: probes after the interval, then every third of it, three times.
 fn apply_keepalive(socket: &Socket, interval_s: u64) -> io::Result<()> {
     if interval_s == 0 {
-        return Ok(());
+        return socket.set_keepalive(false);
     }
     let keepalive = TcpKeepalive::new()
         .with_time(Duration::from_secs(interval_s))
@@ -140,6 +253,19 @@ fn apply_keepalive(socket: &Socket, interval_s: u64) -> io::Result<()> {
         .with_retries(3);
     socket.set_tcp_keepalive(&keepalive)
 }
+
+/// Marks the packets of a socket for the machine's packet filter. As Redis: where that is not allowed, they go without.
+#[cfg(target_os = "linux")]
+fn mark(socket: &Socket, mark: u32) {
+    if mark != 0
+        && let Err(error) = socket.set_mark(mark)
+    {
+        tracing::warn!("Can't set the socket mark {mark}: {error}");
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn mark(_: &Socket, _: u32) {}
 
 fn open_unix(config: &Config) -> Result<Option<Listener>, String> {
     let path = config.string("unixsocket");

@@ -1,5 +1,12 @@
 //! What the operating system gives: file descriptors, CPUs, facts for INFO.
 
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::sync::OnceLock;
+
+use base::num::parse_i64;
 use engine::config::Config;
 #[cfg(target_os = "linux")]
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -42,6 +49,68 @@ pub fn raise_open_files(maxclients: u64) -> Result<(), u64> {
         .find(|limit| setrlimit(Resource::RLIMIT_NOFILE, *limit, hard.max(*limit)).is_ok())
         .unwrap_or(soft);
     if reached >= wanted { Ok(()) } else { Err(reached.saturating_sub(RESERVED_FDS)) }
+}
+
+/// Where Linux keeps how readily it ends this process when memory runs out.
+const OOM_SCORE_FILE: &str = "/proc/self/oom_score_adj";
+const OOM_SCORE_MAX: i64 = 1000;
+
+/// Sets that readiness as `oom-score-adj` says: `yes` on top of what it was at start, to which `no` returns. The error is
+/// Redis's text.
+pub fn apply_oom_score(config: &Config) -> Result<(), String> {
+    /// The score before the first change.
+    static AT_START: OnceLock<i64> = OnceLock::new();
+    let mode = config.string("oom-score-adj");
+    if mode == "no" && AT_START.get().is_none() {
+        return Ok(());
+    }
+    let read = || std::fs::read_to_string(OOM_SCORE_FILE).ok().and_then(|text| text.trim().parse().ok());
+    let at_start = *AT_START.get_or_init(|| read().unwrap_or(0));
+    let of_primary =
+        config.list("oom-score-adj-values").first().and_then(|score| parse_i64(score)).unwrap_or(0);
+    let score = match mode.as_str() {
+        "no" => at_start,
+        "absolute" => of_primary,
+        _ => at_start + of_primary,
+    };
+    let score = score.clamp(-OOM_SCORE_MAX, OOM_SCORE_MAX);
+    std::fs::write(OOM_SCORE_FILE, score.to_string()).map_err(|error| {
+        tracing::warn!("Unable to write {score} to {OOM_SCORE_FILE}: {error}");
+        "Failed to apply new oom_score_adj configuration, check server logs.".to_owned()
+    })
+}
+
+/// Tells the service manager how it stands, if `supervised` asks for it (`auto`: if there is one).
+pub fn tell_supervisor(config: &Config, state: &str) {
+    let mode = config.string("supervised");
+    let Some(name) = std::env::var_os("NOTIFY_SOCKET").filter(|_| mode != "no") else {
+        if mode == "systemd" {
+            tracing::warn!("'supervised systemd' has no effect: NOTIFY_SOCKET is not set");
+        }
+        return;
+    };
+    let told = UnixDatagram::unbound().and_then(|socket| {
+        let address = notify_address(name.as_bytes())?;
+        socket.send_to_addr(state.as_bytes(), &address)
+    });
+    if let Err(error) = told {
+        tracing::warn!("Can't tell the service manager through {}: {error}", name.display());
+    }
+}
+
+/// The address in `NOTIFY_SOCKET`: a path, or `@` and a name that is no file.
+#[cfg(target_os = "linux")]
+fn notify_address(name: &[u8]) -> io::Result<SocketAddr> {
+    use std::os::linux::net::SocketAddrExt;
+    match name.strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name),
+        None => SocketAddr::from_pathname(OsStr::from_bytes(name)),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn notify_address(name: &[u8]) -> io::Result<SocketAddr> {
+    SocketAddr::from_pathname(OsStr::from_bytes(name))
 }
 
 /// CPUs that this process may run on.

@@ -15,10 +15,11 @@ use engine::server::{Process, Server};
 use parking_lot::Mutex;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use crate::listeners::Listeners;
 use crate::shared::{LaneTask, Mailbox, ProcessHost, Shared};
 use crate::tls::{Tls, is_tls_directive};
 use crate::worker::Worker;
-use crate::{lane, listeners, logging, machine};
+use crate::{lane, logging, machine};
 
 /// Time between samples of the rates that INFO shows.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
@@ -49,19 +50,22 @@ pub fn serve(args: &[Vec<u8>]) -> Result<(), String> {
         tracing::warn!("{}", notice.text);
     }
     machine::fit_maxclients(&config)?;
+    if let Err(reason) = machine::apply_oom_score(&config) {
+        tracing::warn!("{reason}");
+    }
     let tls = Arc::new(Tls::load(&config)?);
-    let applied_tls = tls.clone();
-    config.set_applier(Box::new(move |config, changed| apply(config, changed, &relevel, &applied_tls)));
     let workers = match config.int("threads") {
         0 => machine::usable_cpus(),
         count => count as usize,
     };
     let cpus = machine::worker_cpus(&config)?;
-    let listeners = listeners::open(&config, workers)?;
+    let mailboxes: Arc<[Mailbox]> = (0..workers).map(|_| Mailbox::default()).collect();
+    let listeners = Arc::new(Listeners::open(&config, mailboxes.clone())?);
+    let followers = (relevel, tls.clone(), listeners.clone());
+    config.set_applier(Box::new(move |config, changed| apply(config, changed, &followers)));
 
     let (notify, notices) = channel();
     watch_signals(notify.clone())?;
-    let mailboxes: Arc<[Mailbox]> = (0..workers).map(|_| Mailbox::default()).collect();
     let stopping = Arc::new(AtomicBool::new(false));
     let host = ProcessHost::new(mailboxes.clone(), stopping.clone());
     let config = Arc::new(config);
@@ -74,11 +78,11 @@ pub fn serve(args: &[Vec<u8>]) -> Result<(), String> {
     }
     let server = Server::new(config.clone(), Box::new(SystemClock::new()), process, Box::new(host))?;
     write_pid_file(&config);
-    let (shared, tasks) = Shared::new(server, mailboxes, stopping, tls);
+    let (shared, tasks) = Shared::new(server, mailboxes, stopping, listeners, tls);
 
     start_background(&shared, tasks, &notify)?;
-    for (index, listeners) in listeners.into_iter().enumerate() {
-        let worker = Worker::new(shared.clone(), index, listeners, random())
+    for index in 0..workers {
+        let worker = Worker::new(shared.clone(), index, random())
             .map_err(|error| format!("Can't start worker {index}: {error}"))?;
         let cpu = (!cpus.is_empty()).then(|| cpus[index % cpus.len()]);
         spawn(&format!("worker-{index}"), &notify, move || {
@@ -93,7 +97,9 @@ pub fn serve(args: &[Vec<u8>]) -> Result<(), String> {
         if workers == 1 { "" } else { "s" },
         std::process::id()
     );
+    machine::tell_supervisor(&config, "STATUS=Ready to accept connections\nREADY=1\n");
     let ended = supervise(&shared, &notices, workers);
+    machine::tell_supervisor(&config, "STOPPING=1\n");
     let _ = std::fs::remove_file(config.string("pidfile"));
     if !config.string("unixsocket").is_empty() {
         let _ = std::fs::remove_file(config.string("unixsocket"));
@@ -106,8 +112,7 @@ pub fn serve(args: &[Vec<u8>]) -> Result<(), String> {
 fn apply(
     config: &Config,
     changed: &[&'static str],
-    relevel: &logging::Relevel,
-    tls: &Tls,
+    (relevel, tls, listeners): &(logging::Relevel, Arc<Tls>, Arc<Listeners>),
 ) -> Result<(), (&'static str, String)> {
     for name in changed {
         match *name {
@@ -121,17 +126,16 @@ fn apply(
                     "The operating system is not able to handle the specified number of clients, try with";
                 (*name, format!("{text} {usable}"))
             })?,
-            "port" | "tls-port" | "bind" => {
-                let text = "Listening sockets are opened at start: change the configuration file and restart";
-                return Err((*name, text.to_owned()));
+            "oom-score-adj" | "oom-score-adj-values" => {
+                machine::apply_oom_score(config).map_err(|reason| (*name, reason))?;
             }
             _ => {}
         }
     }
-    match changed.iter().find(|name| is_tls_directive(name)) {
-        Some(name) => tls.reload(config).map_err(|reason| (*name, reason)),
-        None => Ok(()),
+    if let Some(name) = changed.iter().find(|name| is_tls_directive(name)) {
+        tls.reload(config).map_err(|reason| (*name, reason))?;
     }
+    listeners.follow(config, changed)
 }
 
 fn places(config: &Config) -> String {

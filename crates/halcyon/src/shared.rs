@@ -11,6 +11,7 @@ use engine::letter::Letter;
 use engine::server::{CpuSeconds, Host, LogLevel, Server};
 
 use crate::connection::Connection;
+use crate::listeners::Listeners;
 use crate::mailbox;
 use crate::tls::Tls;
 
@@ -20,6 +21,8 @@ pub enum Message {
     Adopt(Box<Connection>),
     /// Something for one of its connections.
     Letter(Letter),
+    /// Look again what to listen on.
+    Listen,
     /// Close a connection.
     Kill { token: usize, client_id: u64 },
 }
@@ -47,6 +50,8 @@ pub struct Shared {
     pub loads: Box<[AtomicUsize]>,
     /// The way to the long lane.
     pub lane: Sender<LaneTask>,
+    /// What is listened on.
+    pub listeners: Arc<Listeners>,
     /// What new TLS connections are made from.
     pub tls: Arc<Tls>,
     /// The way to the threads for scripts.
@@ -61,11 +66,12 @@ impl Shared {
         server: Server,
         mailboxes: Arc<[Mailbox]>,
         stopping: Arc<AtomicBool>,
+        listeners: Arc<Listeners>,
         tls: Arc<Tls>,
     ) -> (Arc<Shared>, [Receiver<LaneTask>; 2]) {
         let ((lane, lane_tasks), (scripts, script_tasks)) = (channel(), channel());
         let loads = mailboxes.iter().map(|_| AtomicUsize::new(0)).collect();
-        let shared = Shared { server, mailboxes, loads, lane, tls, scripts, stopping };
+        let shared = Shared { server, mailboxes, loads, lane, listeners, tls, scripts, stopping };
         (Arc::new(shared), [lane_tasks, script_tasks])
     }
 

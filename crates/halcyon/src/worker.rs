@@ -47,7 +47,7 @@ pub struct Worker {
     index: usize,
     engine: Engine,
     poll: Poll,
-    listeners: Vec<Listener>,
+    listeners: Slab<Arc<Listener>>,
     /// `None` only during the connection's own turn.
     connections: Slab<Option<Box<Connection>>>,
     /// Connections with more to do than their turn allowed.
@@ -92,36 +92,20 @@ enum Turn {
 }
 
 impl Worker {
-    /// A worker that listens on `listeners`.
-    pub fn new(
-        shared: Arc<Shared>,
-        index: usize,
-        mut listeners: Vec<Listener>,
-        seed: u64,
-    ) -> io::Result<Worker> {
+    /// The worker of this number, which listens on its share of the sockets.
+    pub fn new(shared: Arc<Shared>, index: usize, seed: u64) -> io::Result<Worker> {
         let poll = Poll::new()?;
         shared.mailboxes[index].open(mio::Waker::new(poll.registry(), WAKER)?);
-        for (number, listener) in listeners.iter_mut().enumerate() {
-            let token = Token(LISTENERS + number);
-            match listener {
-                Listener::Tcp(listener) | Listener::Tls(listener) => {
-                    poll.registry().register(listener, token, mio::Interest::READABLE)?
-                }
-                Listener::Unix(listener, _) => {
-                    poll.registry().register(listener, token, mio::Interest::READABLE)?
-                }
-            }
-        }
         let now = shared.server.clock.now();
         let engine = Engine::new(index as u16, shared.server.stats[index].clone(), seed, now);
         let config = &shared.server.config;
         let output_limits = (config.version(), config.output_buffer_limits());
-        Ok(Worker {
+        let mut worker = Worker {
             shared,
             index,
             engine,
             poll,
-            listeners,
+            listeners: Slab::new(),
             connections: Slab::new(),
             ready: Vec::new(),
             paused: Vec::new(),
@@ -140,7 +124,9 @@ impl Worker {
             balance_at: 0,
             accept_again: Vec::new(),
             accept_later: Vec::new(),
-        })
+        };
+        worker.listen();
+        Ok(worker)
     }
 
     /// Serves until the process is to end.

@@ -55,7 +55,7 @@ impl Tls {
 
 /// True for directives that change what [`Tls`] holds.
 pub fn is_tls_directive(name: &str) -> bool {
-    name.starts_with("tls-") && name != "tls-port"
+    name.starts_with("tls-")
 }
 
 /// As Redis: without a use for TLS, nothing is looked at.

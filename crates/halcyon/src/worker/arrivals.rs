@@ -2,15 +2,17 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use base::limits::ACCEPTS_PER_TURN;
 use engine::clients::Peer;
 use engine::session::Session;
-use mio::Token;
 use mio::net::TcpStream;
+use mio::unix::SourceFd;
+use mio::{Interest, Token};
 
-use super::Worker;
+use super::{LISTENERS, Worker};
 use crate::connection::{Connection, Stream};
 use crate::listeners::Listener;
 
@@ -21,9 +23,38 @@ connect from other computers, set a password (CONFIG SET requirepass ...), or tu
 protected-mode no from this machine) if the network is trusted.\r\n";
 
 impl Worker {
+    /// Listens on the sockets that are this worker's now.
+    pub(super) fn listen(&mut self) {
+        let wanted = self.shared.listeners.of(self.index);
+        let is_one_of =
+            |set: &[Arc<Listener>], one: &Arc<Listener>| set.iter().any(|other| Arc::ptr_eq(one, other));
+        let registry = self.poll.registry();
+        self.listeners.retain(|_, listener| {
+            let stays = is_one_of(&wanted, listener);
+            if !stays {
+                // What fails is not in the poll, which is what is wanted.
+                let _ = registry.deregister(&mut SourceFd(&listener.fd()));
+            }
+            stays
+        });
+        for listener in wanted {
+            if self.listeners.iter().any(|(_, known)| Arc::ptr_eq(known, &listener)) {
+                continue;
+            }
+            let place = self.listeners.vacant_entry();
+            let token = Token(LISTENERS + place.key());
+            match registry.register(&mut SourceFd(&listener.fd()), token, Interest::READABLE) {
+                Ok(()) => drop(place.insert(listener)),
+                Err(error) => tracing::warn!("Listening failed: {error}"),
+            }
+        }
+    }
+
     pub(super) fn accept(&mut self, number: usize) {
+        // A listener that was closed may still have been in line.
+        let Some(listener) = self.listeners.get(number).cloned() else { return };
         for _ in 0..ACCEPTS_PER_TURN {
-            let accepted = match &self.listeners[number] {
+            let accepted = match &*listener {
                 Listener::Tcp(listener) => listener.accept().map(|(stream, peer)| {
                     let local = stream.local_addr().unwrap_or(peer);
                     (Stream::Tcp(stream), Peer::tcp(peer, local))
@@ -44,6 +75,8 @@ impl Worker {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 // The client gave up before it was accepted.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                // It was closed by CONFIG SET, and the letter that says so is on its way.
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => return,
                 Err(error) => {
                     tracing::warn!("Accepting a client connection failed: {error}");
                     // Out of descriptors, most likely: those that wait are looked at again in a while.

@@ -18,6 +18,7 @@ impl Worker {
             match message {
                 Message::Adopt(connection) => self.adopt(connection),
                 Message::Letter(letter) => self.deliver(letter),
+                Message::Listen => self.listen(),
                 Message::Kill { token, client_id } => {
                     if self.is_client(token, client_id)
                         && let Some(connection) = self.connections[token].take()
