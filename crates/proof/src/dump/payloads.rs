@@ -47,7 +47,11 @@ pub fn compare(duo: &mut Duo, keys: &[Vec<u8>]) -> io::Result<Option<Disagreemen
         let at_oracle = carry(&mut duo.oracle, from_halcyon, ttl_ms)?;
         for (way, arrived) in [("to halcyon", &at_halcyon), ("to the oracle", &at_oracle)] {
             if arrived[1] != oracle[1] {
-                return Ok(found(format!("DUMP {} {way}", words::quote(key)), &oracle[1], &arrived[1]));
+                // Redis may make another value of its own payload: a sorted set that becomes small loses the sign of a zero.
+                let expected = &carry(&mut duo.oracle, from_oracle, ttl_ms)?[1];
+                if arrived[1] != *expected {
+                    return Ok(found(format!("DUMP {} {way}", words::quote(key)), expected, &arrived[1]));
+                }
             }
             let command = &asked[index * QUESTIONS + 3];
             if !rules::agree(command, rules::rule_of(command), &oracle[3], &arrived[3]) {

@@ -134,8 +134,11 @@ pub(super) fn raise(
     if split.len() > run.bytes && runs.len() + split.len() - run.bytes > runs_bytes_max {
         return Ok(Raised::DoesNotFit);
     }
+    let length = runs.len() + split.len() - run.bytes;
     let end = (at + run.bytes).min(runs.len());
     runs.splice(at..end, split);
+    // As in Redis, what replaces a run whose second byte was missing is a byte short as well.
+    runs.truncate(length);
     join(runs, before.unwrap_or(0));
     Ok(Raised::Changed)
 }
@@ -217,5 +220,8 @@ mod tests {
         let mut short = vec![0x00];
         assert_eq!(raise(&mut short, 1, 1, 100), Err(Corrupted));
         assert_eq!(raise(&mut short, 0, 1, 100), Ok(Raised::Changed));
+        let mut cut = vec![0x33, 0x41];
+        assert_eq!(raise(&mut cut, 60, 1, 100), Ok(Raised::Changed));
+        assert_eq!(cut, [0x33, 0x07, 0x80, 0x40]);
     }
 }
