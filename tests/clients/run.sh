@@ -6,7 +6,7 @@
 # Without ports it starts the server itself, twice, on free ports: HALCYON_BIN, or target/release/halcyon, or
 # target/ci/halcyon. With --port or --cluster-port it uses what listens there on 127.0.0.1 and FLUSHES it; the mode
 # without a port is skipped. A name selects every client whose name starts with it (go, jedis-7, redis-py).
-# redis-py and ioredis also run over TLS, alone and in cluster mode, against the servers that it starts itself.
+# redis-py, ioredis and go-redis also run over TLS, alone and in cluster mode, against the servers that it starts itself.
 # What it downloads and builds stays in tests/clients/.cache; logs of each run in tests/clients/.cache/logs.
 # The last line is "N passed, N failed"; exit code 0 only when nothing failed.
 set -euo pipefail
@@ -215,7 +215,7 @@ run_bounded() { # as run, ended after seconds_max
 }
 
 takes_part() { # NAME MODE: does the client run in this mode?
-    [[ $2 != tls-* || $1 == redis-py-* || $1 == ioredis-* ]]
+    [[ $2 != tls-* || $1 == redis-py-* || $1 == ioredis-* || $1 == go-redis-* ]]
 }
 
 run_mode() { # MODE PORT: all selected clients, one after the other (they share the server's keys)

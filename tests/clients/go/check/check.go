@@ -2,6 +2,8 @@
 package check
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"flag"
 	"fmt"
 	"os"
@@ -15,6 +17,8 @@ import (
 type Suite struct {
 	Port    int
 	Cluster bool
+	// TLS is what connections are made with; nil for plain ones.
+	TLS *tls.Config
 	// IsServerError tells an error reply from a broken connection, in the library's own terms.
 	IsServerError func(error) bool
 
@@ -23,7 +27,8 @@ type Suite struct {
 	failed []string
 }
 
-// New reads the command line; module is the import path of the library under test.
+// New reads the command line; module is the import path of the library under test. CLIENT_TLS_CA names the authority of
+// a server that speaks TLS.
 func New(module string) *Suite {
 	suite := &Suite{module: module}
 	flag.IntVar(&suite.Port, "port", 0, "port of the server on 127.0.0.1")
@@ -33,11 +38,28 @@ func New(module string) *Suite {
 		fmt.Fprintln(os.Stderr, "--port is missing")
 		os.Exit(2)
 	}
+	if authority := os.Getenv("CLIENT_TLS_CA"); authority != "" {
+		certificate, err := os.ReadFile(authority)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(2)
+		}
+		suite.TLS = &tls.Config{RootCAs: x509.NewCertPool(), ServerName: "127.0.0.1"}
+		suite.TLS.RootCAs.AppendCertsFromPEM(certificate)
+	}
 	return suite
 }
 
 // Addr is the server's host and port.
 func (s *Suite) Addr() string { return fmt.Sprintf("127.0.0.1:%d", s.Port) }
+
+// PortDirective is the name of the directive that holds the server's port.
+func (s *Suite) PortDirective() string {
+	if s.TLS != nil {
+		return "tls-port"
+	}
+	return "port"
+}
 
 // True holds when the condition does.
 func (s *Suite) True(what string, holds bool) {

@@ -51,10 +51,10 @@ func byRange(least, most string, offset, count int64) *redis.ZRangeBy {
 	return &redis.ZRangeBy{Min: least, Max: most, Offset: offset, Count: count}
 }
 
-// configPort reports whether CONFIG GET port answers with the port.
-func configPort(c Cmdable, port int) (bool, error) {
-	config, err := c.ConfigGet(ctx, "port").Result()
-	return len(config) == 1 && config["port"] == fmt.Sprint(port), err
+// configPort reports whether CONFIG GET of the directive answers with the port.
+func configPort(c Cmdable, directive string, port int) (bool, error) {
+	config, err := c.ConfigGet(ctx, directive).Result()
+	return len(config) == 1 && config[directive] == fmt.Sprint(port), err
 }
 
 func redisSetGet() redis.SetArgs { return redis.SetArgs{Get: true} }

@@ -26,10 +26,10 @@ func main() {
 	var c Cmdable
 	var stats func() *PoolStats
 	if s.Cluster {
-		client := NewClusterClient(&ClusterOptions{Addrs: []string{s.Addr()}})
+		client := NewClusterClient(&ClusterOptions{Addrs: []string{s.Addr()}, TLSConfig: s.TLS})
 		c, stats = client, client.PoolStats
 	} else {
-		client := NewClient(&Options{Addr: s.Addr()})
+		client := NewClient(&Options{Addr: s.Addr(), TLSConfig: s.TLS})
 		c, stats = client, client.PoolStats
 	}
 	s.Group("connect", func() { connect(s, c) })
@@ -405,7 +405,7 @@ func pool(s *check.Suite, c Cmdable, stats func() *PoolStats) {
 	s.Equal("connections opened by 200 commands in a row", after.Misses-before.Misses, uint32(0))
 	s.True("pool hits", after.Hits-before.Hits >= 200)
 	if !s.Cluster {
-		other := NewClient(&Options{Addr: s.Addr(), DB: 3, PoolSize: 1})
+		other := NewClient(&Options{Addr: s.Addr(), TLSConfig: s.TLS, DB: 3, PoolSize: 1})
 		defer other.Close()
 		first, err := clientID(other)
 		s.True("CLIENT ID", err == nil && first > 0)
@@ -447,10 +447,12 @@ func server(s *check.Suite, c Cmdable) {
 	if s.Cluster {
 		mode = "cluster"
 	}
-	s.Is("INFO tcp_port", true)(strings.Contains(info, fmt.Sprintf("\r\ntcp_port:%d\r\n", s.Port)), err)
+	if s.TLS == nil { // It tells the plain port, if there is one.
+		s.Is("INFO tcp_port", true)(strings.Contains(info, fmt.Sprintf("\r\ntcp_port:%d\r\n", s.Port)), err)
+	}
 	s.Is("INFO redis_mode", true)(strings.Contains(info, "\r\nredis_mode:"+mode+"\r\n"), err)
-	s.Is("CONFIG GET", true)(configPort(c, s.Port))
-	node := NewClient(&Options{Addr: s.Addr(), PoolSize: 1})
+	s.Is("CONFIG GET", true)(configPort(c, s.PortDirective(), s.Port))
+	node := NewClient(&Options{Addr: s.Addr(), TLSConfig: s.TLS, PoolSize: 1})
 	defer node.Close()
 	commands, err := node.Command(ctx).Result()
 	s.True(fmt.Sprintf("COMMAND: %v", err), err == nil && len(commands) > 100)
