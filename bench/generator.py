@@ -49,9 +49,9 @@ class Ended:
         return bytes(reply[: -len(self.PONG)])
 
 
-def redis_benchmark(server, *arguments, cpus=GENERATOR_CPUS, processes=1):
+def redis_benchmark(server, *arguments, cpus=GENERATOR_CPUS, processes=1, port=None):
     """Runs redis-benchmark, or several at once; returns the sum of their requests per second."""
-    command = ["taskset", "-c", cpus, "redis-benchmark", "-h", "127.0.0.1", "-p", str(server.port), "--csv"]
+    command = ["taskset", "-c", cpus, "redis-benchmark", "-h", "127.0.0.1", "-p", str(port or server.port), "--csv"]
     command += [str(word) for word in arguments]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     running = [subprocess.Popen(command, **pipes) for _ in range(processes)]

@@ -2,10 +2,10 @@
 
 from figures import (
     elements, families, get_set, info, keys_stall, latency, memory, old_clients, publish, short_connections, slow_reader, stall,
-    topology, waiting, workers,
+    tls, topology, waiting, workers,
 )
 
 ALL = [
-    get_set, families, publish, short_connections, info, slow_reader, stall, keys_stall, waiting, memory, elements, workers, topology,
-    old_clients, latency,
+    get_set, tls, families, publish, short_connections, info, slow_reader, stall, keys_stall, waiting, memory, elements, workers,
+    topology, old_clients, latency,
 ]
