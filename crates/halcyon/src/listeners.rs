@@ -116,7 +116,7 @@ impl Listeners {
     /// a call with the old values opens again.
     pub fn follow(&self, config: &Config, changed: &[&'static str]) -> Result<(), (&'static str, String)> {
         if changed.contains(&"tcp-keepalive") {
-            self.follow_keepalive(config).map_err(|error| ("tcp-keepalive", error.to_string()))?;
+            self.follow_keepalive(config);
         }
         let mut outcome = Ok(());
         for protection in PROTECTIONS {
@@ -148,13 +148,12 @@ impl Listeners {
     }
 
     /// Connections accepted from now on are probed as `tcp-keepalive` says.
-    fn follow_keepalive(&self, config: &Config) -> io::Result<()> {
+    fn follow_keepalive(&self, config: &Config) {
         for listener in self.sets.lock().iter().flatten() {
             if let Listener::Tcp(socket) | Listener::Tls(socket) = &**listener {
-                apply_keepalive(&SockRef::from(socket), config.hot().tcp_keepalive_s())?;
+                apply_keepalive(&SockRef::from(socket), config.hot().tcp_keepalive_s());
             }
         }
-        Ok(())
     }
 }
 
@@ -234,7 +233,7 @@ fn listen_once(config: &Config, address: &SocketAddr) -> io::Result<TcpListener>
     socket.set_reuse_port(true)?;
     // Accepted sockets inherit these, which saves a handful of system calls a connection.
     socket.set_tcp_nodelay(true)?;
-    apply_keepalive(&socket, config.hot().tcp_keepalive_s())?;
+    apply_keepalive(&socket, config.hot().tcp_keepalive_s());
     mark(&socket, config.int("socket-mark-id") as u32);
     socket.set_nonblocking(true)?;
     socket.bind(&(*address).into())?;
@@ -242,16 +241,18 @@ fn listen_once(config: &Config, address: &SocketAddr) -> io::Result<TcpListener>
     Ok(TcpListener::from_std(socket.into()))
 }
 
-/// As Redis: probes after the interval, then every third of it, three times.
-fn apply_keepalive(socket: &Socket, interval_s: u64) -> io::Result<()> {
-    if interval_s == 0 {
-        return socket.set_keepalive(false);
-    }
+/// As Redis: probes after the interval, then every third of it, three times; where the machine takes no such interval, as
+/// it probes by itself.
+fn apply_keepalive(socket: &Socket, interval_s: u64) {
     let keepalive = TcpKeepalive::new()
         .with_time(Duration::from_secs(interval_s))
         .with_interval(Duration::from_secs((interval_s / 3).max(1)))
         .with_retries(3);
-    socket.set_tcp_keepalive(&keepalive)
+    let applied =
+        if interval_s == 0 { socket.set_keepalive(false) } else { socket.set_tcp_keepalive(&keepalive) };
+    if let Err(error) = applied {
+        tracing::warn!("Can't probe connections every {interval_s} s: {error}");
+    }
 }
 
 /// Marks the packets of a socket for the machine's packet filter. As Redis: where that is not allowed, they go without.
