@@ -24,13 +24,26 @@ const fn stored(word: &'static str, from: i8) -> KeySpec {
     }
 }
 
-/// Where the words of GEORADIUSBYMEMBER begin. Those of GEORADIUS begin one further on; Redis looks from here on for both.
+/// Where the words of GEORADIUSBYMEMBER begin. Those of GEORADIUS begin one further on.
 const OPTIONS_AT: usize = 5;
 
-/// The specs find one key after each word; where a word is repeated, the command uses the last.
+/// The keys of GEORADIUS. Its specs find one key after each word; where a word is repeated, the command uses the last.
 fn find_radius_keys(args: Args<'_>, each: &mut dyn FnMut(usize, KeyAccess)) -> Result<(), InvalidKeys> {
+    find_stored_keys(args, OPTIONS_AT + 1, each)
+}
+
+/// Those of GEORADIUSBYMEMBER, which has a member in the place of two numbers.
+fn find_member_keys(args: Args<'_>, each: &mut dyn FnMut(usize, KeyAccess)) -> Result<(), InvalidKeys> {
+    find_stored_keys(args, OPTIONS_AT, each)
+}
+
+fn find_stored_keys(
+    args: Args<'_>,
+    options_at: usize,
+    each: &mut dyn FnMut(usize, KeyAccess),
+) -> Result<(), InvalidKeys> {
     each(1, RO_ACCESS);
-    for at in OPTIONS_AT..args.len().saturating_sub(1) {
+    for at in options_at..args.len().saturating_sub(1) {
         if is(&args[at], "STORE") || is(&args[at], "STOREDIST") {
             each(at + 1, OW_UPDATE);
         }
@@ -150,7 +163,7 @@ pub const ROWS: &[Command] = &[
         arity: -5,
         flags: Flags::WRITE.union(Flags::DENYOOM),
         keys: RADIUSBYMEMBER_KEYS,
-        find_keys: Some(find_radius_keys),
+        find_keys: Some(find_member_keys),
         categories: Categories::GEO,
         group: Group::Geo,
         since: "3.2.0",

@@ -120,12 +120,12 @@ pub fn find_keys(args: Args<'_>, each: &mut dyn FnMut(usize, KeyAccess)) -> Resu
     let mut at = 1;
     while let Some(word) = args.get(at) {
         if args::is(word, "STREAMS") {
-            let rest = args.len() - at - 1;
-            // No key is touched where keys and ids do not match.
-            if !rest.is_multiple_of(2) {
+            // As Redis: where an id is missing no key is touched, but who may not read them is told so first.
+            let keys = (args.len() - at - 1) / 2;
+            if keys == 0 {
                 return Err(InvalidKeys);
             }
-            (at + 1..at + 1 + rest / 2).for_each(|key| each(key, KeyAccess::RO | KeyAccess::ACCESS));
+            (at + 1..at + 1 + keys).for_each(|key| each(key, KeyAccess::RO | KeyAccess::ACCESS));
             break;
         }
         at += if args::is(word, "BLOCK") || args::is(word, "COUNT") {
