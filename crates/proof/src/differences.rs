@@ -80,6 +80,11 @@ static REPLIES: &[Difference] = &[
         halcyon: "-NOPERM No permissions to access a channel",
     },
     Difference {
+        command: "",
+        oracle: "-ERR The user executing the script can't *",
+        halcyon: "-NOPERM ACL failure in script: *",
+    },
+    Difference {
         command: "ACL DRYRUN ",
         oracle: "$\"This user has no permissions to *",
         halcyon: "$\"User *",
@@ -104,7 +109,7 @@ pub fn is_known(args: &[Vec<u8>], oracle: &Value, halcyon: &Value) -> bool {
 
 /// An error without the place in the script that it left.
 fn without_place(notation: &str) -> &str {
-    match notation.split_once(" script: ") {
+    match notation.rsplit_once(" script: ") {
         Some((error, place)) if place.ends_with("on @user_script:1.") => error,
         _ => notation,
     }

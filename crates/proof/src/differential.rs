@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use crate::directives;
 use crate::dump;
 use crate::duo::Args;
 use crate::link::Wrap;
@@ -30,13 +31,20 @@ pub fn run(options: &Options) -> io::Result<Tally> {
     }
     let scripts = script::read_all(&options.scripts)?;
     let selected = |name: &str| options.only.as_deref().is_none_or(|only| only == name);
-    let known = scripts.iter().any(|script| selected(&script.family))
+    let known = selected(directives::NAME)
+        || scripts.iter().any(|script| selected(&script.family))
         || FAMILIES.iter().any(|family| selected(family.name));
     if !known {
         return Err(io::Error::other("--only names no family"));
     }
     for setup in [&DEFAULT, &SMALL, &CLUSTER] {
         let mut pair = Pair::start(&options.binaries, setup)?;
+        if !options.random_only && setup.name == DEFAULT.name && selected(directives::NAME) {
+            let (before, start) = ((tally.passed, tally.failed), Instant::now());
+            let ran = directives::run(&pair, &mut tally);
+            survive(&mut pair, &options.binaries, ran, directives::NAME, &mut tally)?;
+            progress(directives::NAME, before, &tally, start);
+        }
         if !options.random_only {
             for script in scripts.iter().filter(|script| selected(&script.family)) {
                 if !script.setups.iter().any(|name| name == setup.name) {

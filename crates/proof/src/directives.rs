@@ -162,6 +162,8 @@ fn probe(duo: &mut Duo, name: &str, tally: &mut Tally) -> io::Result<()> {
     for value in PROBES {
         let set = duo.both(&["CONFIG", "SET", name, value])?;
         if is_other(name, value, &set) {
+            // Both sides go on from the same value.
+            duo.both(&["CONFIG", "SET", name, &start])?;
             continue;
         }
         let about = args(&["CONFIG", "SET", name, value]);
@@ -170,7 +172,7 @@ fn probe(duo: &mut Duo, name: &str, tally: &mut Tally) -> io::Result<()> {
             continue;
         }
         let got = duo.both(&["CONFIG", "GET", name])?;
-        // One difference is told once: both sides go on from the same value.
+        // One difference is told once.
         if let Some(found) = differing(&about, &got) {
             count(tally, Some(found));
             duo.both(&["CONFIG", "SET", name, &start])?;

@@ -8,7 +8,7 @@ use resp::Value;
 use crate::duo::{Args, Disagreement};
 use crate::link::Link;
 use crate::options::Options;
-use crate::random::{FAMILIES, Generator, NEWER_FAMILIES};
+use crate::random::{FAMILIES, FAMILIES_APART, Generator, NEWER_FAMILIES};
 use crate::server::{DEFAULT, SMALL, Server};
 use crate::tally::Tally;
 use crate::value::Reply;
@@ -188,7 +188,7 @@ impl Fuzzer {
         if names.is_empty() {
             return Err(io::Error::other("COMMAND LIST names no command"));
         }
-        let families = FAMILIES.iter().chain(NEWER_FAMILIES);
+        let families = FAMILIES[..FAMILIES.len() - FAMILIES_APART].iter().chain(NEWER_FAMILIES);
         let generators = families.map(|family| Generator::new(seed, family, false)).collect();
         let rng = fastrand::Rng::with_seed(seed);
         Ok(Fuzzer {

@@ -26,6 +26,7 @@ pub enum Wrap {
 
 /// Commands about the connection or the transaction itself, which mean something else inside one.
 const NEVER_WRAPPED: &[&str] = &[
+    "acl",
     "auth",
     "client",
     "debug",

@@ -3,6 +3,7 @@
 mod concurrency;
 mod differences;
 mod differential;
+mod directives;
 mod dump;
 mod duo;
 mod events;
@@ -17,6 +18,7 @@ mod script;
 mod script_run;
 mod server;
 mod tally;
+mod user_facts;
 mod value;
 mod words;
 

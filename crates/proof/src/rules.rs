@@ -3,6 +3,7 @@
 use crate::differences;
 use resp::Value;
 
+use crate::user_facts;
 use crate::value::Reply;
 
 /// What may differ between the two replies.
@@ -30,6 +31,10 @@ pub enum Rule {
     Encoding,
     /// What is told of streams, without times and without how the inside is built.
     StreamFacts,
+    /// What ACL LOG tells, without times and connections.
+    LogFacts,
+    /// What ACL GETUSER and ACL LIST tell, without rules about commands.
+    UserFacts,
     /// As `StreamFacts`, without what groups have read, which 7.4 tells in fewer cases, and without their consumers,
     /// which it makes in more.
     StreamFactsBut,
@@ -58,6 +63,11 @@ pub fn rule_of(args: &[Vec<u8>]) -> Rule {
         b"TIME" | b"ROLE" | b"HELLO" => Rule::Shape,
         b"DEBUG" if sub.starts_with(b"DIGEST") => Rule::Exact,
         b"INFO" | b"LOLWUT" | b"SLOWLOG" | b"LATENCY" | b"MEMORY" | b"DEBUG" => Rule::TypeOnly,
+        b"ACL" => match sub.as_slice() {
+            b"GETUSER" | b"LIST" => Rule::UserFacts,
+            b"LOG" => Rule::LogFacts,
+            _ => Rule::Exact,
+        },
         b"OBJECT" => match sub.as_slice() {
             b"ENCODING" => Rule::Encoding,
             b"IDLETIME" | b"HELP" => Rule::TypeOnly,
@@ -110,6 +120,8 @@ pub fn agree(args: &[Vec<u8>], rule: Rule, oracle: &Value, halcyon: &Value) -> b
         Rule::Unordered => sorted(oracle, 1) == sorted(halcyon, 1),
         Rule::UnorderedPairs => sorted(oracle, 2) == sorted(halcyon, 2),
         Rule::StreamFacts => facts_agree(oracle, halcyon, &[]),
+        Rule::LogFacts => user_facts::logs_agree(oracle, halcyon),
+        Rule::UserFacts => user_facts::users_agree(oracle, halcyon),
         Rule::StreamFactsBut => facts_agree(oracle, halcyon, READ_FACTS),
         _ => sorted(oracle, 0) == sorted(halcyon, 0),
     };

@@ -9,7 +9,7 @@ use crate::dump;
 use crate::duo::{Args, Disagreement, Duo};
 use crate::events::Events;
 use crate::link::Wrap;
-use crate::rules;
+use crate::rules::{self, Rule};
 use crate::script::{Action, Check, Script, Step};
 use crate::server::{DEFAULT, Pair};
 use crate::tally::Tally;
@@ -144,6 +144,8 @@ impl Runner<'_> {
 
     fn command(&mut self, args: &Args, check: &Check) -> io::Result<()> {
         let rule = match check {
+            // Where the rules about commands differ the script says so itself.
+            Check::Own if rules::rule_of(args) == Rule::UserFacts => Rule::Exact,
             Check::Own => rules::rule_of(args),
             Check::As(rule) => *rule,
             // The oracle knows nothing of it, and neither does Halcyon's side when it is an oracle, too.

@@ -138,17 +138,21 @@ pub(super) fn join_selectors<W: AsRef<[u8]>>(words: &[W]) -> Result<Vec<Vec<u8>>
     let mut joined: Vec<Vec<u8>> = Vec::with_capacity(words.len());
     let mut open: Option<&[u8]> = None;
     for word in words.iter().map(AsRef::as_ref) {
-        match open {
-            Some(_) => {
-                let selector = joined.last_mut().expect("open-selector: its first word was taken");
-                selector.push(b' ');
-                selector.extend_from_slice(word);
-            }
-            None => joined.push(word.to_vec()),
+        let begins = word.starts_with(b"(") && !word.ends_with(b")");
+        if open.is_none() {
+            joined.push(word.to_vec());
+        } else if begins {
+            // As in Redis, a selector that begins within another takes its place.
+            joined.pop();
+            joined.push(word.to_vec());
+        } else {
+            let selector = joined.last_mut().expect("open-selector: its first word was taken");
+            selector.push(b' ');
+            selector.extend_from_slice(word);
         }
         if word.ends_with(b")") {
             open = None;
-        } else if open.is_none() && word.starts_with(b"(") {
+        } else if begins {
             open = Some(word);
         }
     }

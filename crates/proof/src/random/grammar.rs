@@ -3,8 +3,9 @@
 //! `[ a ]` stands or not, `( a | b )` is one of several, `{ a }` repeats once to five times; words in angle
 //! brackets are drawn, all others stand as they are.
 
-use super::templates::{FAMILIES, Family};
+use super::templates::{ACL_RULES, FAMILIES, FAMILIES_APART, Family, USERS};
 use crate::duo::Args;
+use crate::rules::{self, Rule};
 
 /// Draws commands of one family from one seed.
 pub struct Generator {
@@ -108,7 +109,7 @@ impl Generator {
         }
         let mut family = self.family;
         if self.rng.usize(..FOREIGN_ONE_IN) == 0 {
-            family = &FAMILIES[self.rng.usize(..FAMILIES.len())];
+            family = &FAMILIES[self.rng.usize(..FAMILIES.len() - FAMILIES_APART)];
         }
         let template = self.pick(family.templates);
         if self.cluster && template.contains(" GET # ") {
@@ -121,6 +122,9 @@ impl Generator {
         }
         if self.rng.usize(..8) == 0 {
             args[0].make_ascii_lowercase();
+        }
+        if self.family.name == "acl" && needs_permission(&args) {
+            return self.command();
         }
         args
     }
@@ -300,6 +304,9 @@ impl Generator {
                 1 => self.pick(&["0", "1", "-1", "1600000000000"]).into(),
                 _ => self.rng.u64(4_000_000_000_000..5_000_000_000_000).to_string().into_bytes(),
             },
+            "<user>" => self.pick(USERS).into(),
+            "<acl-rule>" => self.pick(ACL_RULES).into(),
+            "<channel>" => self.pick(&["c1", "c2", "news", "other"]).into(),
             "<pattern>" => {
                 self.pick(&["*", "*1*", "m?", "[a-m]*", "[^m]*", "k*", "\\*", "", "f[0-3]"]).into()
             }
@@ -457,6 +464,13 @@ impl Generator {
     fn pick<'a>(&mut self, choices: &[&'a str]) -> &'a str {
         choices[self.rng.usize(..choices.len())]
     }
+}
+
+/// Whether a command's reply cannot be compared where the user may not ask for more. Nor can that of a PFMERGE without
+/// sources: no Redis finds its key, so that it lets everybody write there.
+fn needs_permission(args: &Args) -> bool {
+    matches!(rules::rule_of(args), Rule::Pop | Rule::ScanAll | Rule::RandomMembers | Rule::Encoding)
+        || (args[0].eq_ignore_ascii_case(b"PFMERGE") && args.len() == 2)
 }
 
 /// The index of the bracket that closes the one at `open`.

@@ -8,4 +8,4 @@ mod templates;
 pub use grammar::Generator;
 pub use run::{Outcome, Plan, check_sequence, run};
 pub use shrink::{shrink, touches};
-pub use templates::{FAMILIES, NEWER_FAMILIES};
+pub use templates::{FAMILIES, FAMILIES_APART, NEWER_FAMILIES};

@@ -3,7 +3,7 @@
 use std::io;
 
 use super::grammar::Generator;
-use super::templates::Family;
+use super::templates::{Family, USERS};
 use crate::dump;
 use crate::duo::{Args, Disagreement, Duo};
 use crate::events::Events;
@@ -46,6 +46,8 @@ pub fn check_sequence(pair: &Pair, commands: &[Args], protocol: u8) -> io::Resul
     let mut duo = Duo::open(pair, protocol)?;
     let mut dumper = Duo::open(pair, protocol)?;
     dump::clear(&mut duo)?;
+    duo.both(&[&["ACL", "DELUSER"], USERS].concat())?;
+    duo.both(&["ACL", "LOG", "RESET"])?;
     let mut events = (pair.setup.name == DEFAULT.name).then(|| Events::open(pair)).transpose()?;
     let mut outcome = Outcome { compared: 0, failure: None };
     let mut at = 0;
