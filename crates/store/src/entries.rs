@@ -105,7 +105,7 @@ pub(crate) fn entry_fill_bytes(items: &Packed, entry: usize, stride: usize) -> u
     (entry * stride..(entry + 1) * stride).map(|i| items.get(i).len().min(62) + 2).sum()
 }
 
-/// Entries whose hashes lie in one range, unordered. The tags are the items' lead.
+/// Entries whose hashes lie in one range, unordered. The tags are the items' tail.
 #[derive(Clone, Default)]
 pub struct TaggedLeaf<const S: usize, const SUFFIX: usize = 0> {
     /// The items of all entries, `S` each.
@@ -121,7 +121,7 @@ impl<const S: usize, const SUFFIX: usize> TaggedLeaf<S, SUFFIX> {
         const LOW: u64 = 0x0101_0101_0101_0101;
         const HIGH: u64 = 0x8080_8080_8080_8080;
         let wanted = LOW * u64::from(tag);
-        let mut chunks = self.items.lead().chunks_exact(8);
+        let mut chunks = self.items.tail().chunks_exact(8);
         let mut base = 0;
         for chunk in &mut chunks {
             let mut word = [0; 8];
@@ -159,7 +159,7 @@ impl<const S: usize, const SUFFIX: usize> Leaf for TaggedLeaf<S, SUFFIX> {
     type Key = Place;
 
     fn len(&self) -> usize {
-        self.items.lead().len()
+        self.items.tail().len()
     }
 
     fn fill_bytes(&self) -> usize {
@@ -198,7 +198,7 @@ impl<const S: usize, const SUFFIX: usize> Leaf for TaggedLeaf<S, SUFFIX> {
         }
         for (entry, &goes_right) in is_right.iter().enumerate() {
             let side = if goes_right { &mut right } else { &mut left };
-            side.push_from(&self.items, entry, self.items.lead()[entry]);
+            side.push_from(&self.items, entry, self.items.tail()[entry]);
         }
         left.items.shrink();
         right.items.shrink();

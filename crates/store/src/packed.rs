@@ -5,9 +5,9 @@
 //!
 //! | bytes | holds |
 //! |---|---|
-//! | L | the lead: what the owner keeps beside the items, of the same size for each of its entries |
 //! | D | the items' bytes, one after the other |
-//! | W * count | a slot for each item: where its bytes start in D |
+//! | W * count | a slot for each item: where its bytes start |
+//! | T | the tail: what the owner keeps beside the items, of the same size for each of its entries |
 //!
 //! W is 0 as long as all items are equally long, as ids and hashes are; 1 while D is at most 255; else 2. An item ends
 //! where the next one starts.
@@ -87,7 +87,11 @@ impl Packed {
     pub fn fill_bytes(&self) -> usize {
         let meta = self.0.meta();
         let slot_bytes = meta.shape.slot_bytes().max(1);
-        meta.slots_at() + slot_bytes * usize::from(meta.count) + BLOB_FILL_BYTES * usize::from(meta.blobs)
+        let slots_bytes = slot_bytes * usize::from(meta.count);
+        meta.slots_at()
+            + slots_bytes
+            + usize::from(meta.tail_bytes)
+            + BLOB_FILL_BYTES * usize::from(meta.blobs)
     }
 
     /// Bytes of memory behind this value, blobs included.
@@ -127,36 +131,41 @@ impl Packed {
             return None;
         }
         if shape.slot_bytes() == 0 && !wanted.is_empty() {
-            let items = self.0.body()[self.lead().len()..].chunks_exact(wanted.len()).enumerate();
+            let items = self.0.body()[..self.0.meta().slots_at()].chunks_exact(wanted.len()).enumerate();
             return items
                 .skip(from)
                 .step_by(stride)
                 .find(|(_, item)| *item == wanted)
                 .map(|(index, _)| index);
         }
-        (from..self.len()).step_by(stride).find(|&index| {
-            let place = self.place(index);
-            // Lengths first: of most items nothing more is looked at.
-            if place.is_blob {
-                self.0.blob(place.start) == wanted
-            } else {
-                place.end - place.start == wanted.len() && self.0.body()[place.start..place.end] == *wanted
+        let meta = self.0.meta();
+        let (data, slots) = self.0.body()[..meta.tail_at()].split_at(meta.slots_at());
+        match shape {
+            _ if meta.blobs > 0 => {
+                (from..self.len()).step_by(stride).find(|&index| self.get(index) == wanted)
             }
-        })
+            Shape::NARROW => find_by_slots(data, wanted, (from, stride), meta.count.into(), |index| {
+                usize::from(slots[index])
+            }),
+            Shape::WIDE => find_by_slots(data, wanted, (from, stride), meta.count.into(), |index| {
+                usize::from(u16::from_le_bytes([slots[2 * index], slots[2 * index + 1]]))
+            }),
+            _ => (from < self.len()).then_some(from),
+        }
     }
 
     /// What the owner keeps beside the items.
     #[inline]
-    pub fn lead(&self) -> &[u8] {
-        &self.0.body()[..usize::from(self.0.meta().lead_bytes)]
+    pub fn tail(&self) -> &[u8] {
+        &self.0.body()[self.0.meta().tail_at()..]
     }
 
-    /// Replaces the whole lead by one of another size.
-    pub fn set_lead(&mut self, lead: &[u8]) {
-        let lead_bytes = usize::from(self.0.meta().lead_bytes);
+    /// Replaces the whole tail by one of another size.
+    pub fn set_tail(&mut self, tail: &[u8]) {
+        let tail_bytes = usize::from(self.0.meta().tail_bytes);
         let end = self.len();
-        self.remove(end..end, 0..lead_bytes);
-        self.insert_pieces::<0>(end, 0, lead, []);
+        self.remove(end..end, 0..tail_bytes);
+        self.insert_pieces::<0>(end, 0, tail, []);
     }
 
     /// Appends an item.
@@ -170,16 +179,16 @@ impl Packed {
     }
 
     /// Inserts the items of one entry before the item at `index`, a multiple of their number, or at the end, and the
-    /// entry's part of the lead, which is equally long for all entries.
+    /// entry's part of the tail, which is equally long for all entries.
     #[inline]
-    pub fn insert_all<const S: usize>(&mut self, index: usize, items: [&[u8]; S], lead: &[u8]) {
+    pub fn insert_all<const S: usize>(&mut self, index: usize, items: [&[u8]; S], tail: &[u8]) {
         let mut data_bytes = usize::from(self.0.meta().data_bytes);
         let pieces = items.map(|item| Piece::new(item, &mut data_bytes));
-        self.insert_pieces(index, index / S * lead.len(), lead, pieces);
+        self.insert_pieces(index, index / S * tail.len(), tail, pieces);
     }
 
     /// Appends entry `entry` of `S` items of `other`, sharing blobs.
-    pub(crate) fn push_from<const S: usize>(&mut self, other: &Packed, entry: usize, lead: &[u8]) {
+    pub(crate) fn push_from<const S: usize>(&mut self, other: &Packed, entry: usize, tail: &[u8]) {
         let mut data_bytes = usize::from(self.0.meta().data_bytes);
         let pieces = std::array::from_fn::<_, S, _>(|i| {
             let place = other.place(entry * S + i);
@@ -189,22 +198,22 @@ impl Packed {
                 Piece::new(&other.0.body()[place.start..place.end], &mut data_bytes)
             }
         });
-        let lead_at = self.lead().len();
-        self.insert_pieces(self.len(), lead_at, lead, pieces);
+        let tail_at = self.tail().len();
+        self.insert_pieces(self.len(), tail_at, tail, pieces);
     }
 
     fn insert_pieces<const K: usize>(
         &mut self,
         index: usize,
-        lead_at: usize,
-        lead: &[u8],
+        tail_at: usize,
+        tail: &[u8],
         pieces: [Piece<'_>; K],
     ) {
         let count = self.len();
         assert!(index <= count, "packed: insert at {index} of {count}");
         assert!(count + K <= usize::from(u16::MAX), "packed: a leaf splits long before");
         let added = pieces.iter().map(Piece::data_bytes).sum();
-        assert!(self.lead().len() + lead.len() <= usize::from(u16::MAX), "packed: a leaf splits long before");
+        assert!(self.tail().len() + tail.len() <= usize::from(u16::MAX), "packed: a leaf splits long before");
         let shape = self.shape_for(&pieces, added);
         if count > 0 && shape != self.0.meta().shape {
             self.reshape(shape);
@@ -216,22 +225,22 @@ impl Packed {
         assert!(data_bytes <= DATA_BYTES_MAX, "packed: a leaf splits long before");
         let meta = Meta {
             count: (count + K) as u16,
-            lead_bytes: old.lead_bytes + lead.len() as u16,
+            tail_bytes: old.tail_bytes + tail.len() as u16,
             data_bytes: data_bytes as u16,
             blobs: old.blobs + pieces.iter().filter(|piece| piece.is_blob()).count() as u16,
             shape: old.shape,
         };
         let slots_in = slots_at + slot_bytes * index;
-        let gaps = [(lead_at, lead.len()), (start, added), (slots_in, slot_bytes * K)];
+        let tail_in = old.tail_at() + tail_at;
+        let gaps = [(start, added), (slots_in, slot_bytes * K), (tail_in, tail.len())];
         let body = self.0.open(gaps, meta);
-        body[lead_at..lead_at + lead.len()].copy_from_slice(lead);
-        let data_at = usize::from(meta.lead_bytes);
-        let mut at = start + lead.len();
-        let mut slot_at = slots_in + lead.len() + added;
-        shift_slots(&mut body[slot_at + slot_bytes * K..], slot_bytes, added as u16);
+        let tail_in = meta.tail_at() + tail_at;
+        body[tail_in..tail_in + tail.len()].copy_from_slice(tail);
+        let (mut at, mut slot_at) = (start, slots_in + added);
+        shift_slots(&mut body[slot_at + slot_bytes * K..meta.tail_at()], slot_bytes, added as u16);
         let mut blobs = [const { None }; K];
         for (blob, piece) in blobs.iter_mut().zip(pieces) {
-            let slot = (at - data_at) as u16 | if piece.is_blob() { BLOB_FLAG } else { 0 };
+            let slot = at as u16 | if piece.is_blob() { BLOB_FLAG } else { 0 };
             body[slot_at..slot_at + slot_bytes].copy_from_slice(&slot.to_le_bytes()[..slot_bytes]);
             slot_at += slot_bytes;
             let end = at + piece.data_bytes();
@@ -273,10 +282,11 @@ impl Packed {
         let mut wider = Buffer::zeroed(meta, Room::Some);
         let body = wider.body_mut();
         body[..old.slots_at()].copy_from_slice(&self.0.body()[..old.slots_at()]);
+        body[meta.tail_at()..].copy_from_slice(self.tail());
         let slot_bytes = shape.slot_bytes();
         let mut slot_at = old.slots_at();
         for index in 0..self.len() {
-            let start = (self.place(index).start - usize::from(old.lead_bytes)) as u16;
+            let start = self.place(index).start as u16;
             body[slot_at..slot_at + slot_bytes].copy_from_slice(&start.to_le_bytes()[..slot_bytes]);
             slot_at += slot_bytes;
         }
@@ -295,15 +305,15 @@ impl Packed {
         }
     }
 
-    /// Removes the items of `range`, and the bytes `lead` of the lead. Panics when they reach past the ends.
-    pub fn remove(&mut self, range: Range<usize>, lead: Range<usize>) {
+    /// Removes the items of `range`, and the bytes `tail` of the tail. Panics when they reach past the ends.
+    pub fn remove(&mut self, range: Range<usize>, tail: Range<usize>) {
         let count = self.len();
         assert!(range.start <= range.end && range.end <= count, "packed: remove {range:?} of {count}");
         assert!(
-            lead.start <= lead.end && lead.end <= self.lead().len(),
-            "packed: remove {lead:?} of the lead"
+            tail.start <= tail.end && tail.end <= self.tail().len(),
+            "packed: remove {tail:?} of the tail"
         );
-        if range.is_empty() && lead.is_empty() {
+        if range.is_empty() && tail.is_empty() {
             return;
         }
         if self.0.meta().blobs > 0 {
@@ -314,39 +324,39 @@ impl Packed {
         let (cut, slot_bytes) = (high - low, old.shape.slot_bytes());
         let meta = Meta {
             count: old.count - range.len() as u16,
-            lead_bytes: old.lead_bytes - lead.len() as u16,
+            tail_bytes: old.tail_bytes - tail.len() as u16,
             data_bytes: old.data_bytes - cut as u16,
             ..old
         };
         let slots = (old.slots_at() + slot_bytes * range.start, slot_bytes * range.len());
-        let tail_at = meta.slots_at() + slot_bytes * range.start;
-        let body = self.0.close([(lead.start, lead.len()), (low, cut), slots], meta);
-        shift_slots(&mut body[tail_at..], slot_bytes, (cut as u16).wrapping_neg());
+        let later_at = meta.slots_at() + slot_bytes * range.start;
+        let body = self.0.close([(low, cut), slots, (old.tail_at() + tail.start, tail.len())], meta);
+        shift_slots(&mut body[later_at..meta.tail_at()], slot_bytes, (cut as u16).wrapping_neg());
         self.0.trim();
     }
 
-    /// Keeps the items before `index` and the lead before `lead_at`, and returns the others.
-    pub fn split_off(&mut self, index: usize, lead_at: usize) -> Packed {
-        let (count, lead_bytes) = (self.len(), self.lead().len());
-        assert!(index <= count && lead_at <= lead_bytes, "packed: split at {index} of {count}");
+    /// Keeps the items before `index` and the tail before `tail_at`, and returns the others.
+    pub fn split_off(&mut self, index: usize, tail_at: usize) -> Packed {
+        let (count, tail_bytes) = (self.len(), self.tail().len());
+        assert!(index <= count && tail_at <= tail_bytes, "packed: split at {index} of {count}");
         // The clone shares the buffer: each side then copies its part.
         let mut right = self.clone();
-        right.remove(0..index, 0..lead_at);
-        self.remove(index..count, lead_at..lead_bytes);
+        right.remove(0..index, 0..tail_at);
+        self.remove(index..count, tail_at..tail_bytes);
         self.0.fit(Room::Some);
         right
     }
 
-    /// Appends all items of `right`, and its lead.
+    /// Appends all items of `right`, and its tail.
     pub fn append(&mut self, right: &Packed) {
         self.reserve(right.0.meta().body_bytes());
         for index in 0..right.len() {
             self.push_from::<1>(right, index, &[]);
         }
-        self.insert_pieces::<0>(self.len(), self.lead().len(), right.lead(), []);
+        self.insert_pieces::<0>(self.len(), self.tail().len(), right.tail(), []);
     }
 
-    /// Makes room for `bytes` more bytes, slots and lead included.
+    /// Makes room for `bytes` more bytes, slots and tail included.
     pub(crate) fn reserve(&mut self, bytes: usize) {
         self.0.reserve(self.0.meta().body_bytes() + bytes);
     }
@@ -370,11 +380,10 @@ impl Packed {
     #[inline]
     fn place(&self, index: usize) -> Place {
         let meta = self.0.meta();
-        let lead_bytes = usize::from(meta.lead_bytes);
         let slots_at = meta.slots_at();
         let slot_bytes = meta.shape.slot_bytes();
         if slot_bytes == 0 {
-            let start = lead_bytes + index * meta.shape.item_bytes();
+            let start = index * meta.shape.item_bytes();
             return Place { start, end: start + meta.shape.item_bytes(), is_blob: false };
         }
         let slots = &self.0.body()[slots_at..];
@@ -384,13 +393,35 @@ impl Packed {
         };
         let first = slot(index);
         let end = if index + 1 < usize::from(meta.count) {
-            lead_bytes + usize::from(slot(index + 1) & !BLOB_FLAG)
+            usize::from(slot(index + 1) & !BLOB_FLAG)
         } else {
             slots_at
         };
-        let start = lead_bytes + usize::from(first & !BLOB_FLAG);
+        let start = usize::from(first & !BLOB_FLAG);
         Place { start, end, is_blob: first & BLOB_FLAG != 0 }
     }
+}
+
+/// The first item from `from` on in steps of `stride` that equals `wanted`. Lengths first: of most items nothing more is
+/// looked at.
+#[inline]
+fn find_by_slots(
+    data: &[u8],
+    wanted: &[u8],
+    (from, stride): (usize, usize),
+    count: usize,
+    slot: impl Fn(usize) -> usize,
+) -> Option<usize> {
+    let mut index = from;
+    while index < count {
+        let start = slot(index);
+        let end = if index + 1 < count { slot(index + 1) } else { data.len() };
+        if end - start == wanted.len() && data[start..end] == *wanted {
+            return Some(index);
+        }
+        index += stride;
+    }
+    None
 }
 
 /// Adds `by`, modulo 2^16, to every slot in `slots`. Blob flags survive since offsets stay below bit 15.
@@ -416,13 +447,13 @@ mod tests {
     #[derive(Clone, Default)]
     struct Model {
         items: Vec<Vec<u8>>,
-        lead: Vec<u8>,
+        tail: Vec<u8>,
     }
 
     fn check(packed: &Packed, model: &Model) {
         assert_eq!(packed.len(), model.items.len());
         assert_eq!(packed.iter().collect::<Vec<_>>(), model.items);
-        assert_eq!(packed.lead(), model.lead);
+        assert_eq!(packed.tail(), model.tail);
         let meta = packed.0.meta();
         let blobs = model.items.iter().filter(|item| item.len() > INLINE_BYTES_MAX).count();
         assert!(usize::from(meta.blobs) >= blobs && (meta.blobs == 0 || meta.shape == Shape::WIDE));
@@ -446,7 +477,7 @@ mod tests {
                     let (index, new, tag) = (rng.usize(..=len), item(&mut rng), rng.u8(..));
                     packed.insert_all(index, [&new], &[tag]);
                     model.items.insert(index, new);
-                    model.lead.insert(index, tag);
+                    model.tail.insert(index, tag);
                 }
                 6 if len > 0 => {
                     let (index, new) = (rng.usize(..len), item(&mut rng));
@@ -458,13 +489,13 @@ mod tests {
                     let end = rng.usize(start..=len);
                     packed.remove(start..end, start..end);
                     model.items.drain(start..end);
-                    model.lead.drain(start..end);
+                    model.tail.drain(start..end);
                 }
                 8 => {
                     let index = rng.usize(..=len);
                     let right = packed.split_off(index, index);
                     let other =
-                        Model { items: model.items.split_off(index), lead: model.lead.split_off(index) };
+                        Model { items: model.items.split_off(index), tail: model.tail.split_off(index) };
                     check(&right, &other);
                     pairs.push((right, other));
                 }
@@ -474,13 +505,13 @@ mod tests {
                     if all.map(|item| item.len() + 1).sum::<usize>() < 20_000 {
                         packed.append(right);
                         model.items.extend(other.items.iter().cloned());
-                        model.lead.extend(&other.lead);
+                        model.tail.extend(&other.tail);
                     }
                 }
                 10 => packed.shrink_to_fit(),
                 _ => {
-                    model.lead.iter_mut().for_each(|byte| *byte ^= 1);
-                    packed.set_lead(&model.lead);
+                    model.tail.iter_mut().for_each(|byte| *byte ^= 1);
+                    packed.set_tail(&model.tail);
                 }
             }
             check(&packed, &model);

@@ -22,7 +22,7 @@ const SWEPT_MEMBERS: usize = 4;
 /// How full a bulk build makes leaves.
 const LEAF_FILL_BYTES_BUILT: usize = LEAF_FILL_BYTES_MAX * 7 / 8;
 
-/// Entries in the order of (score, member). The scores are the members' lead: four bytes each while all are integers that
+/// Entries in the order of (score, member). The scores are the members' tail: four bytes each while all are integers that
 /// fit, else eight.
 #[derive(Clone, Default)]
 struct ScoreLeaf {
@@ -64,16 +64,16 @@ impl ScoreLeaf {
     /// Bytes of each score; `None` without entries.
     #[inline]
     fn score_bytes(&self) -> Option<usize> {
-        self.members.lead().len().checked_div(self.members.len())
+        self.members.tail().len().checked_div(self.members.len())
     }
 
     #[inline]
     fn score(&self, at: usize) -> f64 {
-        let lead = self.members.lead();
-        if lead.len() == SHORT_SCORE_BYTES * self.members.len() {
-            short_from_bytes(&lead[SHORT_SCORE_BYTES * at..][..SHORT_SCORE_BYTES])
+        let tail = self.members.tail();
+        if tail.len() == SHORT_SCORE_BYTES * self.members.len() {
+            short_from_bytes(&tail[SHORT_SCORE_BYTES * at..][..SHORT_SCORE_BYTES])
         } else {
-            score_from_bytes(&lead[SCORE_BYTES * at..][..SCORE_BYTES])
+            score_from_bytes(&tail[SCORE_BYTES * at..][..SCORE_BYTES])
         }
     }
 
@@ -88,11 +88,11 @@ impl ScoreLeaf {
     /// How many scores satisfy `is_before`. Counts instead of halving: the scores' cache lines arrive together.
     #[inline]
     fn count_scores(&self, is_before: impl Fn(f64) -> bool) -> usize {
-        let lead = self.members.lead();
+        let tail = self.members.tail();
         if self.score_bytes() == Some(SHORT_SCORE_BYTES) {
-            lead.chunks_exact(SHORT_SCORE_BYTES).filter(|bytes| is_before(short_from_bytes(bytes))).count()
+            tail.chunks_exact(SHORT_SCORE_BYTES).filter(|bytes| is_before(short_from_bytes(bytes))).count()
         } else {
-            lead.chunks_exact(SCORE_BYTES).filter(|bytes| is_before(score_from_bytes(bytes))).count()
+            tail.chunks_exact(SCORE_BYTES).filter(|bytes| is_before(score_from_bytes(bytes))).count()
         }
     }
 
@@ -128,7 +128,7 @@ impl ScoreLeaf {
         if self.score_bytes() == Some(SHORT_SCORE_BYTES) {
             let scores: Vec<u8> =
                 (0..self.members.len()).flat_map(|at| self.score(at).to_le_bytes()).collect();
-            self.members.set_lead(&scores);
+            self.members.set_tail(&scores);
         }
     }
 

@@ -6,7 +6,7 @@
 //! | 0 | 4 | references |
 //! | 4 | 2 | size of the allocation, in words of 8 bytes |
 //! | 6 | 10 | [`Meta`] |
-//! | 16 | [`Meta::body_bytes`] | the body: lead, data and slots, as `packed.rs` describes |
+//! | 16 | [`Meta::body_bytes`] | the body: data, slots and tail, as `packed.rs` describes |
 //!
 //! It comes from the slabs, whose classes are 8 bytes apart. A sequence without memory is one static head.
 //!
@@ -64,25 +64,31 @@ impl Shape {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Meta {
     pub(super) count: u16,
-    pub(super) lead_bytes: u16,
+    pub(super) tail_bytes: u16,
     pub(super) data_bytes: u16,
     pub(super) blobs: u16,
     pub(super) shape: Shape,
 }
 
 impl Meta {
-    pub(super) const EMPTY: Meta = Meta { count: 0, lead_bytes: 0, data_bytes: 0, blobs: 0, shape: Shape(0) };
+    pub(super) const EMPTY: Meta = Meta { count: 0, tail_bytes: 0, data_bytes: 0, blobs: 0, shape: Shape(0) };
 
     /// Where the slots begin.
     #[inline]
     pub(super) fn slots_at(&self) -> usize {
-        usize::from(self.lead_bytes) + usize::from(self.data_bytes)
+        usize::from(self.data_bytes)
+    }
+
+    /// Where the tail begins.
+    #[inline]
+    pub(super) fn tail_at(&self) -> usize {
+        self.slots_at() + usize::from(self.count) * self.shape.slot_bytes()
     }
 
     /// Bytes of the body.
     #[inline]
     pub(super) fn body_bytes(&self) -> usize {
-        self.slots_at() + usize::from(self.count) * self.shape.slot_bytes()
+        self.tail_at() + usize::from(self.tail_bytes)
     }
 }
 
@@ -403,7 +409,7 @@ impl Buffer {
         let (meta, body) = (self.meta(), self.body());
         let at = meta.slots_at() + 2 * slot;
         let word = u16::from_le_bytes([body[at], body[at + 1]]);
-        (word & BLOB_FLAG != 0).then(|| usize::from(meta.lead_bytes) + usize::from(word & !BLOB_FLAG))
+        (word & BLOB_FLAG != 0).then(|| usize::from(word & !BLOB_FLAG))
     }
 
     fn each_blob(&self, mut visit: impl FnMut(*const [u8])) {
@@ -424,7 +430,7 @@ fn size_for(body_bytes: usize, room: Room) -> usize {
     match (bytes, room) {
         (..=256, _) | (..=512, Room::None) => bytes.next_multiple_of(8),
         (..=512, Room::Some) => (bytes + bytes / 16).next_multiple_of(16),
-        (_, Room::Some) => (bytes + bytes / 32).next_multiple_of(64),
+        (_, Room::Some) => (bytes + bytes / 16).next_multiple_of(64),
         (_, Room::None) => bytes.next_multiple_of(16),
     }
 }
