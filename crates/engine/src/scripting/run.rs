@@ -257,6 +257,7 @@ fn attempt_with(
             has_written: false,
             undo,
             started_us: None,
+            has_called: false,
             running,
             slot,
             dirty_before,

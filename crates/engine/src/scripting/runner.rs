@@ -66,8 +66,11 @@ pub struct Run<'r, 'c> {
     pub has_written: bool,
     /// While the run may still be given up.
     pub undo: Option<Undo>,
-    /// Since when it runs; it is asked for the first time after [`base::limits::LUA_HOOK_INSTRUCTIONS`].
+    /// Since when it runs, as seen by its second command or after [`base::limits::LUA_HOOK_INSTRUCTIONS`]: most scripts
+    /// do not get that far, and need no clock.
     pub started_us: Option<u64>,
+    /// It has run a command.
+    pub has_called: bool,
     /// How others see it, off the workers.
     pub running: Option<Arc<Running>>,
     /// The slot of its keys, in cluster mode.
@@ -289,6 +292,10 @@ impl Run<'_, '_> {
         if let Some(abort) = self.shared.abort.get() {
             return Err(self.abort(abort));
         }
+        if self.has_called && self.started_us.is_none() {
+            self.started_us = Some(self.ctx.server().clock.mono_us());
+        }
+        self.has_called = true;
         let mut scratch = self.shared.scratch.take();
         scratch.args.clear(SCRIPT_SCRATCH_BYTES_MAX);
         scratch.reply.shrink_to(SCRIPT_SCRATCH_BYTES_MAX);

@@ -297,6 +297,7 @@ impl Vm {
                 function
             }
         };
+        self.recent.retain(|(recent, _)| !Arc::ptr_eq(recent, script));
         self.recent.truncate(LUA_RECENT_MAX - 1);
         self.recent.insert(0, (script.clone(), function.clone()));
         Ok(function)
