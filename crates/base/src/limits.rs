@@ -95,7 +95,7 @@ pub const LUA_COMPILED_MAX: usize = 1024;
 pub const LUA_RECENT_MAX: usize = 8;
 
 /// Change of the memory of a thread's Lua that others are told of.
-pub const LUA_COUNT_STEP_BYTES: u64 = 4 * KIB as u64;
+pub const LUA_COUNT_STEP_BYTES: u64 = 32 * KIB as u64;
 
 /// A thread's Lua of fewer bytes is small: its garbage may grow to several times that.
 pub const LUA_SMALL_BYTES: u64 = 1024 * KIB as u64;

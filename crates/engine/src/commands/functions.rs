@@ -16,7 +16,7 @@ fn call(ctx: &mut Ctx<'_>, args: Args<'_>, is_read_only: bool, reply: &mut Reply
     let (library, index) = found.ok_or(Fault::Text("ERR Function not found"))?;
     let keys = key_count(args, Fault::Text("ERR Bad number of keys provided"))?;
     ctx.show_script(args);
-    run(ctx, Program::Function(library, index), Inputs { args, keys, is_read_only }, reply)
+    run(ctx, Program::Function(&library, index), Inputs { args, keys, is_read_only }, reply)
 }
 
 /// FCALL function numkeys [key ...] [arg ...]

@@ -1,12 +1,12 @@
 //! EVAL and its like, and SCRIPT.
 
-use std::sync::Arc;
+use std::rc::Rc;
 
 use crate::args::{self, Args};
 use crate::ctx::Ctx;
 use crate::fault::{CmdResult, Fault};
 use crate::reply::Reply;
-use crate::scripting::cache::{Script, Sha, sha_hex};
+use crate::scripting::cache::{Sha, sha_hex};
 use crate::scripting::run::{Inputs, Program, run};
 use crate::scripting::running::Kill;
 use crate::scripting::{shebang, vm};
@@ -25,7 +25,7 @@ pub(crate) fn key_count(args: Args<'_>, invalid: Fault) -> CmdResult<usize> {
 fn evaluate(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
-    find: impl FnOnce(&mut Ctx<'_>) -> CmdResult<Arc<Script>>,
+    find: impl FnOnce(&mut Ctx<'_>) -> CmdResult<vm::Found>,
     is_read_only: bool,
     reply: &mut Reply<'_>,
 ) -> CmdResult {
@@ -33,11 +33,11 @@ fn evaluate(
     let script = find(ctx)?;
     ctx.server().scripting.scripts.touch(&script);
     ctx.show_script(args);
-    run(ctx, Program::Script(script), Inputs { args, keys, is_read_only }, reply)
+    run(ctx, Program::Script(&script), Inputs { args, keys, is_read_only }, reply)
 }
 
 /// The script of a source, which is compiled and kept if it is new.
-fn script_of(ctx: &mut Ctx<'_>, source: &[u8], is_kept: bool) -> CmdResult<Arc<Script>> {
+fn script_of(ctx: &mut Ctx<'_>, source: &[u8], is_kept: bool) -> CmdResult<vm::Found> {
     let scripts = &ctx.server().scripting.scripts;
     vm::with(|vm| {
         if !is_kept && let Some(script) = vm.recent_script(|script| *script.source == *source) {
@@ -49,20 +49,21 @@ fn script_of(ctx: &mut Ctx<'_>, source: &[u8], is_kept: bool) -> CmdResult<Arc<S
             if is_kept {
                 scripts.keep(&script);
             }
-            return Ok(script);
+            return Ok(Rc::new(script));
         }
         let (flags, code_at) = shebang::of_script(source)?;
         let function = vm.compile_script(&source[code_at..])?;
         let script = scripts.add(sha, source, flags, code_at, is_kept);
         vm.keep_script(&script, &function);
-        Ok(script)
+        Ok(Rc::new(script))
     })
 }
 
-fn script_of_sha(ctx: &mut Ctx<'_>, given: &[u8]) -> CmdResult<Arc<Script>> {
+fn script_of_sha(ctx: &mut Ctx<'_>, given: &[u8]) -> CmdResult<vm::Found> {
     let sha: Sha = given.to_ascii_lowercase().try_into().map_err(|_| NO_SCRIPT)?;
-    let known = vm::with(|vm| vm.recent_script(|script| script.sha == sha).or_else(|| vm.script(&sha)));
-    known.or_else(|| ctx.server().scripting.scripts.get(&sha)).ok_or(NO_SCRIPT)
+    let known =
+        vm::with(|vm| vm.recent_script(|script| script.sha == sha).or_else(|| vm.script(&sha).map(Rc::new)));
+    known.or_else(|| ctx.server().scripting.scripts.get(&sha).map(Rc::new)).ok_or(NO_SCRIPT)
 }
 
 /// EVAL script numkeys [key ...] [arg ...]

@@ -86,8 +86,9 @@ impl Scripts {
 
     /// Marks a script as used; one that SCRIPT LOAD brings is kept for good.
     pub fn touch(&self, script: &Script) {
-        if script.evictable.load(Relaxed) {
-            script.used_at.store(self.uses.fetch_add(1, Relaxed), Relaxed);
+        // Of one script that is used again and again, the threads write nothing that others read.
+        if script.evictable.load(Relaxed) && script.used_at.load(Relaxed) != self.uses.load(Relaxed) {
+            script.used_at.store(self.uses.fetch_add(1, Relaxed) + 1, Relaxed);
         }
     }
 
@@ -125,7 +126,7 @@ impl Scripts {
             habits: Habits::default(),
             evictable: AtomicBool::new(!is_kept),
             forgotten: AtomicBool::new(false),
-            used_at: AtomicU64::new(self.uses.fetch_add(1, Relaxed)),
+            used_at: AtomicU64::new(self.uses.fetch_add(1, Relaxed) + 1),
         });
         self.bytes.fetch_add(source.len() as u64 + OVERHEAD_BYTES, Relaxed);
         known.by_sha.insert(sha, script.clone());

@@ -27,47 +27,67 @@ use crate::lane::Lane;
 use crate::reply::Reply;
 
 /// What is to be run.
-#[derive(Clone)]
-pub enum Program {
+#[derive(Clone, Copy)]
+pub enum Program<'a> {
     /// A script of EVAL.
-    Script(Arc<Script>),
+    Script(&'a Arc<Script>),
     /// A function of a library, by its place in it.
+    Function(&'a Arc<Library>, usize),
+}
+
+/// What is to be run later.
+enum Kept {
+    Script(Arc<Script>),
     Function(Arc<Library>, usize),
 }
 
-impl Program {
-    fn flags(&self) -> ScriptFlags {
+impl Kept {
+    fn program(&self) -> Program<'_> {
         match self {
-            Program::Script(script) => script.flags,
-            Program::Function(library, index) => library.functions[*index].flags,
+            Kept::Script(script) => Program::Script(script),
+            Kept::Function(library, index) => Program::Function(library, *index),
+        }
+    }
+}
+
+impl<'a> Program<'a> {
+    fn keep(self) -> Kept {
+        match self {
+            Program::Script(script) => Kept::Script(script.clone()),
+            Program::Function(library, index) => Kept::Function(library.clone(), index),
         }
     }
 
-    fn habits(&self) -> &Habits {
+    fn flags(self) -> ScriptFlags {
+        match self {
+            Program::Script(script) => script.flags,
+            Program::Function(library, index) => library.functions[index].flags,
+        }
+    }
+
+    fn habits(self) -> &'a Habits {
         match self {
             Program::Script(script) => &script.habits,
-            Program::Function(library, index) => &library.functions[*index].habits,
+            Program::Function(library, index) => &library.functions[index].habits,
         }
     }
 
     /// What errors call it.
-    fn name(&self) -> &[u8] {
+    fn name(self) -> &'a [u8] {
         match self {
             Program::Script(script) => &script.sha,
-            Program::Function(library, index) => &library.functions[*index].name,
+            Program::Function(library, index) => &library.functions[index].name,
         }
     }
 
-    fn is_function(&self) -> bool {
+    fn is_function(self) -> bool {
         matches!(self, Program::Function(..))
     }
 
-    fn compiled(&self, vm: &mut Vm) -> CmdResult<Function> {
+    fn compiled(self, vm: &mut Vm) -> CmdResult<Function> {
         match self {
             Program::Script(script) => vm.script_function(script),
-            Program::Function(library, index) => {
-                vm.library_function(library, &library.functions[*index].name)
-            }
+            Program::Function(library, index) => vm.library_function(library, &library.functions[index].name),
         }
     }
 }
@@ -93,7 +113,7 @@ enum Place {
 }
 
 /// Checks what can be checked before a script runs.
-fn admit(ctx: &Ctx<'_>, program: &Program, inputs: &Inputs<'_>) -> CmdResult {
+fn admit(ctx: &Ctx<'_>, program: Program<'_>, inputs: &Inputs<'_>) -> CmdResult {
     let (server, flags) = (ctx.server(), program.flags());
     if server.cluster.enabled && flags.contains(ScriptFlags::NO_CLUSTER) {
         return Err(Fault::Text("ERR Can not run script on cluster, 'no-cluster' flag is set."));
@@ -117,10 +137,10 @@ fn admit(ctx: &Ctx<'_>, program: &Program, inputs: &Inputs<'_>) -> CmdResult {
 }
 
 /// Runs a script for a client.
-pub fn run(ctx: &mut Ctx<'_>, program: Program, inputs: Inputs<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    admit(ctx, &program, &inputs)?;
+pub fn run(ctx: &mut Ctx<'_>, program: Program<'_>, inputs: Inputs<'_>, reply: &mut Reply<'_>) -> CmdResult {
+    admit(ctx, program, &inputs)?;
     if ctx.is_nested() || ctx.held().is_some_and(store::Locked::covers_all) {
-        return match attempt(ctx, &program, &inputs, Place::Final, reply)? {
+        return match attempt(ctx, program, &inputs, Place::Final, reply)? {
             None => Ok(()),
             Some(_) => unreachable!("script-final: with every stripe, nothing is given up"),
         };
@@ -133,7 +153,7 @@ pub fn run(ctx: &mut Ctx<'_>, program: Program, inputs: Inputs<'_>, reply: &mut 
         let stripes = declared_stripes(ctx, &inputs);
         return elsewhere(ctx, program, inputs, Some(stripes));
     }
-    match attempt(ctx, &program, &inputs, Place::Worker, reply)? {
+    match attempt(ctx, program, &inputs, Place::Worker, reply)? {
         None => Ok(()),
         Some(Abort::Long) => {
             habits.is_long.store(true, Relaxed);
@@ -156,21 +176,23 @@ fn declared_stripes(ctx: &Ctx<'_>, inputs: &Inputs<'_>) -> Vec<usize> {
 /// Leaves the run to a thread for scripts, under these stripes, or all.
 fn elsewhere(
     ctx: &mut Ctx<'_>,
-    program: Program,
+    program: Program<'_>,
     inputs: Inputs<'_>,
     stripes: Option<Vec<usize>>,
 ) -> CmdResult {
     let (args, keys, is_read_only) = (inputs.args.to_owned(), inputs.keys, inputs.is_read_only);
+    let kept = program.keep();
     ctx.defer_script(move |lane: &mut Lane<'_>| {
-        let running = enter(lane, &program, &args);
-        let result = run_apart(lane, &program, &args, (keys, is_read_only), stripes, &running);
+        let program = kept.program();
+        let running = enter(lane, program, &args);
+        let result = run_apart(lane, program, &args, (keys, is_read_only), stripes, &running);
         lane.server().scripting.running.leave(&running);
         result
     });
     Ok(())
 }
 
-fn enter(lane: &Lane<'_>, program: &Program, args: &OwnedArgs) -> Arc<Running> {
+fn enter(lane: &Lane<'_>, program: Program<'_>, args: &OwnedArgs) -> Arc<Running> {
     let server = lane.server();
     let running = Arc::new(Running {
         is_function: program.is_function(),
@@ -187,7 +209,7 @@ fn enter(lane: &Lane<'_>, program: &Program, args: &OwnedArgs) -> Arc<Running> {
 /// Runs a script on a thread where it may take its time; if the stripes do not suffice, once more under all.
 fn run_apart(
     lane: &mut Lane<'_>,
-    program: &Program,
+    program: Program<'_>,
     args: &OwnedArgs,
     (keys, is_read_only): (usize, bool),
     stripes: Option<Vec<usize>>,
@@ -212,7 +234,7 @@ fn run_apart(
 /// Runs a script once: to its end, which is replied, or until it is given up, with nothing done.
 fn attempt(
     ctx: &mut Ctx<'_>,
-    program: &Program,
+    program: Program<'_>,
     inputs: &Inputs<'_>,
     place: Place,
     reply: &mut Reply<'_>,
@@ -224,7 +246,7 @@ fn attempt(
 /// As [`attempt`], off the workers.
 fn attempt_apart(
     ctx: &mut Ctx<'_>,
-    program: &Program,
+    program: Program<'_>,
     inputs: &Inputs<'_>,
     place: Place,
     running: &Arc<Running>,
@@ -236,7 +258,7 @@ fn attempt_apart(
 
 fn attempt_with(
     ctx: &mut Ctx<'_>,
-    program: &Program,
+    program: Program<'_>,
     inputs: &Inputs<'_>,
     undo: Option<Undo>,
     running: Option<Arc<Running>>,
@@ -307,7 +329,7 @@ fn attempt_with(
 }
 
 /// Replies what went wrong in a script, and where.
-fn fail(program: &Program, failure: Failure, reply: &mut Reply<'_>) -> CmdResult {
+fn fail(program: Program<'_>, failure: Failure, reply: &mut Reply<'_>) -> CmdResult {
     let mut text = failure.err;
     text.extend_from_slice(b" script: ");
     text.extend_from_slice(program.name());

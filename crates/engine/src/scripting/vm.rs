@@ -110,6 +110,10 @@ pub struct Scratch {
     pub reply: Vec<u8>,
 }
 
+/// A script as a thread knows it, counted within the thread: a count that all threads change goes back and forth between
+/// them, which costs more than counting.
+pub type Found = Rc<Arc<Script>>;
+
 /// The functions of a library, by name.
 type LoadedFunctions = HashMap<Vec<u8>, Function>;
 
@@ -127,7 +131,7 @@ pub struct Vm {
     run_function: Function,
     scripts: HashMap<Sha, (Arc<Script>, Function)>,
     /// Those of them that ran last, the latest one first: found without a digest.
-    recent: Vec<(Arc<Script>, Function)>,
+    recent: Vec<(Found, Function)>,
     libraries: HashMap<Vec<u8>, (Arc<Library>, LoadedFunctions)>,
     counted_bytes: u64,
     /// With more bytes than this, the collector is started anew.
@@ -261,7 +265,7 @@ impl Vm {
     }
 
     /// One of the scripts that ran last, and that the server still knows.
-    pub fn recent_script(&mut self, is_it: impl Fn(&Script) -> bool) -> Option<Arc<Script>> {
+    pub fn recent_script(&mut self, is_it: impl Fn(&Script) -> bool) -> Option<Found> {
         let at = self.recent.iter().position(|(script, _)| is_it(script))?;
         if !self.recent[at].0.is_known() {
             self.recent.remove(at);
@@ -299,7 +303,7 @@ impl Vm {
         };
         self.recent.retain(|(recent, _)| !Arc::ptr_eq(recent, script));
         self.recent.truncate(LUA_RECENT_MAX - 1);
-        self.recent.insert(0, (script.clone(), function.clone()));
+        self.recent.insert(0, (Rc::new(script.clone()), function.clone()));
         Ok(function)
     }
 
