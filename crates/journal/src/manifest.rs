@@ -14,7 +14,8 @@
 //!
 //! `halcyon-bytes` says that offsets of this file count exactly the bytes of its commands, and for a file with an end
 //! how many bytes of it count: more can be there after a failure of the disk, but not fewer. Redis passes over it, and
-//! leaves it out when it writes a manifest of its own: then nothing is known of the bytes.
+//! leaves it out when it writes a manifest of its own: then nothing is known of the bytes. `halcyon-prefix` says how
+//! many bytes at the file's start are a SELECT that stands in a file before, too.
 
 use std::fmt;
 
@@ -57,11 +58,13 @@ pub struct Entry {
     pub end_offset: Option<u64>,
     /// Offsets count exactly the bytes of its commands; if it has an end, so many bytes of it count.
     pub exact_bytes: Option<u64>,
+    /// It starts with so many bytes of a SELECT that are not counted: they stand in a file before, too.
+    pub prefix_bytes: u64,
 }
 
 impl Entry {
     fn new(name: String, seq: i64, kind: Kind) -> Entry {
-        Entry { name, seq, kind, start_offset: None, end_offset: None, exact_bytes: None }
+        Entry { name, seq, kind, start_offset: None, end_offset: None, exact_bytes: None, prefix_bytes: 0 }
     }
 
     /// How many bytes of the file count, if it was closed by who knew.
@@ -71,7 +74,7 @@ impl Entry {
 
     /// Whether its commands' offsets are known.
     pub fn is_exact(&self) -> bool {
-        self.start_offset.is_some() && self.exact_bytes.is_some()
+        self.exact_bytes.is_some() && self.start_offset.is_some_and(|start| start >= self.prefix_bytes)
     }
 }
 
@@ -168,6 +171,9 @@ impl Manifest {
             if let Some(bytes) = entry.exact_bytes {
                 text.push_str(&format!(" halcyon-bytes {bytes}"));
             }
+            if entry.prefix_bytes > 0 {
+                text.push_str(&format!(" halcyon-prefix {}", entry.prefix_bytes));
+            }
             text.push('\n');
         }
         text
@@ -257,6 +263,7 @@ fn entry_of(words: Args<'_>) -> Result<Entry, &'static str> {
             b"startoffset" => entry.start_offset = offset(),
             b"endoffset" => entry.end_offset = offset(),
             b"halcyon-bytes" => entry.exact_bytes = offset(),
+            b"halcyon-prefix" => entry.prefix_bytes = offset().unwrap_or(0),
             _ => {}
         }
     }
@@ -301,7 +308,7 @@ mod tests {
             "file appendonly.aof.1.base.rdb seq 1 type b\nfile appendonly.aof.1.incr.aof seq 1 type i\n",
             "file a.2.base.aof seq 2 type b\nfile a.1.base.aof seq 1 type h\nfile a.1.incr.aof seq 1 type h\n\
              file a.2.incr.aof seq 2 type i startoffset 0 endoffset 17\nfile a.9.incr.aof seq 9 type i startoffset 17\n",
-            "file \"my file.1.incr.aof\" seq 1 type i startoffset 5 endoffset 9 halcyon-bytes 40\n",
+            "file \"my file.1.incr.aof\" seq 1 type i startoffset 5 endoffset 9 halcyon-bytes 40 halcyon-prefix 2\n",
             "file \"q\\\"\\xc3\\xa4.aof\" seq 3 type i\n",
             "file appendonly.aof seq 1 type b\n",
         ];
