@@ -280,7 +280,8 @@ impl Recovery {
         let Some(mut covered) = covered.filter(ends_as_told) else {
             // Another server's: what it says of offsets is taken for what it is.
             self.covered.clear();
-            let end = entry.end_offset.or(entry.start_offset.map(counted));
+            let start = entry.start_offset.map(|start| start.saturating_sub(entry.prefix_bytes));
+            let end = entry.end_offset.or(start.map(counted));
             (self.summary.end_offset, self.summary.is_exact) = (end.or(self.summary.end_offset), false);
             return;
         };

@@ -132,7 +132,9 @@ impl AofReader {
     pub fn cut_at(&self, position: u64) -> Cut {
         match self.short_sum {
             // Nothing of what the line announced is kept, and so neither is the line.
-            Some((line_at, from)) if position <= from => Cut { position: line_at, sum_at: None },
+            Some((line_at, from)) if position <= from => {
+                Cut { position: position.min(line_at), sum_at: None }
+            }
             Some((line_at, _)) => Cut { position, sum_at: Some(line_at) },
             None => Cut { position, sum_at: None },
         }
@@ -276,15 +278,15 @@ impl AofReader {
             Some(Annotation::Cut(_)) => {}
             Some(Annotation::Sum(sum)) => {
                 self.at += len + 1;
-                return self.check_sum(sum, line_at);
+                return self.check_sum(sum, line_at, start);
             }
         }
         self.at += len + 1;
         Ok(())
     }
 
-    /// Checks what the `#SUM` line at `line_at` announced, which starts here.
-    fn check_sum(&mut self, sum: Sum, line_at: u64) -> Result<(), AofError> {
+    /// Checks what the `#SUM` line at `line_at` announced, which starts here. `start` is where its record starts.
+    fn check_sum(&mut self, sum: Sum, line_at: u64, start: u64) -> Result<(), AofError> {
         self.is_ours = true;
         self.short_sum = None;
         let from = self.position();
@@ -299,16 +301,16 @@ impl AofReader {
         match self.frames_to(to, line_at)? {
             Frames::Cut(position) => self.covered_to = position,
             Frames::Across => self.is_foreign = true,
-            _ if self.has_lost_page(from, to) => return Err(self.lost_pages(line_at)?),
+            _ if self.has_lost_page(from, to) => return Err(self.lost_pages(start)?),
             _ if to < announced_to => {
                 // The last write was cut short: its whole commands are believed. A server that cut the file would have.
                 (self.short_sum, self.covered_to) = (Some((line_at, from)), to);
             }
-            Frames::Exact => return Err(self.damage(Flaw::Corrupt, line_at, "a checksum is wrong")),
+            Frames::Exact => return Err(self.damage(Flaw::Corrupt, start, "a checksum is wrong")),
             Frames::Broken => {
                 return Err(self.damage(
                     Flaw::Corrupt,
-                    line_at,
+                    start,
                     "a checksum is wrong, and a command is no command",
                 ));
             }

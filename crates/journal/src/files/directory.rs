@@ -67,12 +67,12 @@ impl Directory {
     /// Reads the manifest. A single file of a server before Redis 7 is moved into the directory as its base, and a move
     /// that was interrupted is finished. None: there are no files, and [`Directory::create`] makes the first.
     pub fn open(storage: &Arc<dyn Storage>, names: &Names) -> Result<Option<Directory>, JournalError> {
-        let path = names.manifest();
-        let text = match read_all(&**storage, &path, MANIFEST_BYTES_MAX) {
-            Err(error) if error.is_missing() => return Directory::open_without_manifest(storage, names),
-            text => text?,
+        let manifest = match Directory::read_manifest(storage, names) {
+            Err(JournalError::Storage(error)) if error.is_missing() => {
+                return Directory::open_without_manifest(storage, names);
+            }
+            manifest => manifest?,
         };
-        let manifest = Manifest::parse(&text).map_err(|error| JournalError::Manifest { path, error })?;
         let directory = Directory::new(storage, names, manifest);
         let moves = directory.manifest.base.as_ref().is_some_and(|base| base.name == names.prefix)
             && directory.manifest.incrs.is_empty();
@@ -80,6 +80,13 @@ impl Directory {
             directory.move_single_file()?;
         }
         Ok(Some(directory))
+    }
+
+    /// What the manifest on the disk says; nothing is changed.
+    pub(crate) fn read_manifest(storage: &Arc<dyn Storage>, names: &Names) -> Result<Manifest, JournalError> {
+        let path = names.manifest();
+        let text = read_all(&**storage, &path, MANIFEST_BYTES_MAX)?;
+        Manifest::parse(&text).map_err(|error| JournalError::Manifest { path, error })
     }
 
     fn open_without_manifest(

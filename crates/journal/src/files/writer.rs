@@ -40,7 +40,9 @@ pub struct WriterOptions {
     pub policy: Policy,
     /// `aof-timestamp-enabled`.
     pub timestamps: bool,
-    /// Whether what is written together is preceded by its checksum, in a line that other servers pass over.
+    /// Whether what is written together is preceded by its checksum, in a line that other servers pass over. Without,
+    /// what a crash lost within a value cannot be told from the value, and what another server appended not from ours:
+    /// so after a restart offsets are not exact.
     pub checksums: bool,
     /// Files that a rewrite made superfluous are kept up to so many bytes, for replicas that fell far behind.
     pub kept_history_bytes: u64,
