@@ -449,6 +449,7 @@ fn admit<'s>(
             info.full_name
         )));
     }
+    server.admit_by_persistence(info)?;
     if server.config.hot().maxmemory_bytes() > 0 {
         admit_to_memory(server, worker, session, info, args)?;
     }

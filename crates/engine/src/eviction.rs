@@ -58,9 +58,14 @@ impl Policy {
         matches!(self, VolatileLfu | AllkeysLfu)
     }
 
+    /// True if keys go by when they were last used.
+    pub fn judges_by_recency(self) -> bool {
+        matches!(self, VolatileLru | AllkeysLru)
+    }
+
     /// True if keys go by their use.
     pub fn judges_by_use(self) -> bool {
-        self.judges_by_frequency() || matches!(self, VolatileLru | AllkeysLru)
+        self.judges_by_frequency() || self.judges_by_recency()
     }
 
     fn among(self) -> Among {

@@ -22,6 +22,7 @@ pub mod latency;
 pub mod letter;
 pub mod monitor;
 pub mod output;
+pub mod persistence;
 pub mod pubsub;
 mod reach;
 pub mod reply;

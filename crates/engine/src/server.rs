@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed, Ord
 use base::clock::{Clock, Now};
 use base::limits::SCRIPT_THREADS;
 use parking_lot::Mutex;
+use rdb::Piece;
 use store::{Keyspace, Lapse, Placement, Thresholds};
 
 use crate::acl::Acl;
@@ -15,6 +16,7 @@ use crate::config::Config;
 use crate::ctx::Event;
 use crate::letter::Letter;
 use crate::monitor::Monitors;
+use crate::persistence::{Persistence, saving::Save};
 use crate::pubsub::{self, Channels, EventMask};
 use crate::scripting::Scripting;
 use crate::session::Session;
@@ -137,6 +139,11 @@ pub trait Host: Send + Sync {
     fn log_at(&self, _level: LogLevel, _text: &str) {}
     /// Ends the process in an orderly way.
     fn shutdown(&self);
+    /// Writes a snapshot to the file that `dbfilename` names; returns once it is safe. The snapshot is walked wholly even if
+    /// that fails. The error says what failed, and why.
+    fn save(&self, server: &Server, save: &Save) -> Result<(), String>;
+    /// Has another thread call [`Server::finish_save`].
+    fn save_in_background(&self);
     /// CPU time of the process so far.
     fn cpu_seconds(&self) -> CpuSeconds;
     /// Resident bytes of the process.
@@ -157,6 +164,8 @@ pub struct CpuSeconds {
 pub struct NoHost {
     /// What was posted, and to which worker.
     pub letters: Arc<Mutex<Vec<(usize, Letter)>>>,
+    /// The keys of each snapshot that was saved, as records of a file.
+    pub saved: Arc<Mutex<Vec<Vec<u8>>>>,
 }
 
 impl Host for NoHost {
@@ -170,6 +179,13 @@ impl Host for NoHost {
         bytes.fill(0xa5);
     }
     fn shutdown(&self) {}
+    fn save(&self, server: &Server, save: &Save) -> Result<(), String> {
+        let (mut encoder, mut bytes) = (save.encoder(server), Vec::new());
+        while encoder.fill(&mut bytes, usize::MAX) != Piece::Last {}
+        self.saved.lock().push(bytes);
+        Ok(())
+    }
+    fn save_in_background(&self) {}
     fn cpu_seconds(&self) -> CpuSeconds {
         CpuSeconds::default()
     }
@@ -248,6 +264,8 @@ pub struct Server {
     /// A replica that has lost its primary, and is not to answer from what it has: scripts heed it. For whoever makes
     /// this server a replica to set.
     pub is_stale: AtomicBool,
+    /// The data's files.
+    pub persistence: Persistence,
 }
 
 impl Server {
@@ -293,6 +311,7 @@ impl Server {
             tracking: Tracking::default(),
             scripting: Scripting::default(),
             is_stale: AtomicBool::new(false),
+            persistence: Persistence::new(started.unix_ms / 1000),
             config,
             clock,
             process,

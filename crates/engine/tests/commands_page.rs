@@ -28,18 +28,7 @@ const ADDED_BY_7_4: &[&str] = &[
 const MISSING: &[(&str, &[&str])] = &[
     (
         "come with the journal (persistence and replication)",
-        &[
-            "bgrewriteaof",
-            "bgsave",
-            "failover",
-            "lastsave",
-            "psync",
-            "replconf",
-            "replicaof",
-            "save",
-            "slaveof",
-            "sync",
-        ],
+        &["bgrewriteaof", "failover", "psync", "replconf", "replicaof", "slaveof", "sync"],
     ),
     (
         "come with the cluster of many nodes",

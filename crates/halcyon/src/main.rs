@@ -6,6 +6,7 @@ mod listeners;
 mod logging;
 mod machine;
 mod mailbox;
+mod persistence;
 mod serve;
 mod shared;
 mod tls;

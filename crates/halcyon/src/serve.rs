@@ -1,6 +1,7 @@
 //! Starting and ending the process.
 
 use std::hash::{BuildHasher, RandomState};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -12,6 +13,7 @@ use base::limits::{SCRIPT_THREADS, THREAD_STACK_BYTES};
 use engine::cluster_face::Identity;
 use engine::config::Config;
 use engine::server::{Process, Server};
+use journal::storage::RealStorage;
 use parking_lot::Mutex;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -19,7 +21,7 @@ use crate::listeners::Listeners;
 use crate::shared::{LaneTask, Mailbox, ProcessHost, Shared};
 use crate::tls::{Tls, is_tls_directive};
 use crate::worker::Worker;
-use crate::{lane, logging, machine};
+use crate::{lane, logging, machine, persistence};
 
 /// Time between samples of the rates that INFO shows.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
@@ -27,6 +29,8 @@ const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 /// Why the main thread goes on.
 enum Notice {
     Signal(i32),
+    /// The server cannot go on.
+    Failed(String),
     /// A thread has ended: expectedly or not.
     ThreadEnded {
         name: String,
@@ -67,7 +71,8 @@ pub fn serve(args: &[Vec<u8>]) -> Result<(), String> {
     let (notify, notices) = channel();
     watch_signals(notify.clone())?;
     let stopping = Arc::new(AtomicBool::new(false));
-    let host = ProcessHost::new(mailboxes.clone(), stopping.clone());
+    let (saves, saves_wanted) = channel();
+    let host = ProcessHost::new(mailboxes.clone(), saves, stopping.clone());
     let config = Arc::new(config);
     let mut process = describe_process(workers);
     if config.bool("cluster-enabled") {
@@ -80,7 +85,8 @@ pub fn serve(args: &[Vec<u8>]) -> Result<(), String> {
     write_pid_file(&config);
     let (shared, tasks) = Shared::new(server, mailboxes, stopping, listeners, tls);
 
-    start_background(&shared, tasks, &notify)?;
+    start_background(&shared, tasks, saves_wanted, &notify)?;
+    start_loading(&shared, &notify)?;
     for index in 0..workers {
         let worker = Worker::new(shared.clone(), index, random())
             .map_err(|error| format!("Can't start worker {index}: {error}"))?;
@@ -204,6 +210,7 @@ fn describe_process(workers: usize) -> Process {
 fn start_background(
     shared: &Arc<Shared>,
     [lane_tasks, script_tasks]: [Receiver<LaneTask>; 2],
+    saves_wanted: Receiver<()>,
     notify: &Sender<Notice>,
 ) -> Result<(), String> {
     let reaper = shared.server.keyspace.take_reaper().expect("one-reaper: the keyspace is new");
@@ -212,6 +219,13 @@ fn start_background(
     spawn("long-lane", notify, move || {
         let index = for_lane.mailboxes.len();
         lane::run(&for_lane, index, || lane_tasks.recv().ok(), random());
+    })?;
+    let for_saves = shared.clone();
+    spawn("saver", notify, move || {
+        while saves_wanted.recv().is_ok() {
+            // What went wrong is in the log and in INFO.
+            let _ = for_saves.server.finish_save();
+        }
     })?;
     let script_tasks = Arc::new(Mutex::new(script_tasks));
     for number in 0..SCRIPT_THREADS {
@@ -222,6 +236,21 @@ fn start_background(
         })?;
     }
     Ok(())
+}
+
+/// Loads the data that was saved, if there is any, on a thread of its own.
+fn start_loading(shared: &Arc<Shared>, notify: &Sender<Notice>) -> Result<(), String> {
+    let path = PathBuf::from(shared.server.config.string("dbfilename"));
+    if path.as_os_str().is_empty() || !path.exists() {
+        return Ok(());
+    }
+    shared.server.begin_loading(0);
+    let (shared, failures) = (shared.clone(), notify.clone());
+    spawn("loader", notify, move || match persistence::load::load(&shared.server, &RealStorage, &path) {
+        Ok(()) => shared.server.end_loading(),
+        // The main thread may have left already.
+        Err(reason) => drop(failures.send(Notice::Failed(reason))),
+    })
 }
 
 /// The next job of a queue that several threads take from; `None` once nobody can add to it.
@@ -262,25 +291,43 @@ fn watch_signals(notify: Sender<Notice>) -> Result<(), String> {
         .map_err(|error| format!("Can't start the signal thread: {error}"))
 }
 
+/// Saves where save points ask for it, and ends the process unless that fails.
+fn shut_down(shared: &Arc<Shared>) {
+    let shared = shared.clone();
+    let work = move || {
+        let server = &shared.server;
+        if server.save_points().is_empty() || server.persistence.is_loading() {
+            server.host.shutdown();
+        } else if server.save_and_shut_down(false).is_err() {
+            tracing::warn!("The data is not saved, so the server goes on. SHUTDOWN NOSAVE ends it without.");
+        }
+    };
+    thread::Builder::new().name("shutdown".to_owned()).spawn(work).expect("thread-limit: one more thread");
+}
+
 /// Samples statistics and waits for the end.
 fn supervise(shared: &Arc<Shared>, notices: &Receiver<Notice>, workers: usize) -> Result<(), String> {
     let mut running = workers;
     while running > 0 {
         match notices.recv_timeout(SAMPLE_INTERVAL) {
-            Err(RecvTimeoutError::Timeout) => shared.server.sample(),
+            Err(RecvTimeoutError::Timeout) => {
+                shared.server.sample();
+                shared.server.check_save_points(shared.server.clock.now().unix_ms / 1000);
+            }
             Err(RecvTimeoutError::Disconnected) => break,
             Ok(Notice::Signal(SIGHUP)) => {}
             Ok(Notice::Signal(signal)) => {
                 let name = if signal == SIGINT { "SIGINT" } else { "SIGTERM" };
                 tracing::info!("Received {name}, shutting down");
-                shared.server.host.shutdown();
+                shut_down(shared);
             }
             Ok(Notice::ThreadEnded { name, panicked: true }) => {
                 return Err(format!(
                     "thread {name} has failed; the server ends, since it would serve only in part"
                 ));
             }
-            Ok(Notice::ThreadEnded { .. }) => running -= 1,
+            Ok(Notice::ThreadEnded { name, .. }) => running -= usize::from(name.starts_with("worker-")),
+            Ok(Notice::Failed(reason)) => return Err(reason),
         }
     }
     tracing::info!("Halcyon is now ready to exit, bye bye...");

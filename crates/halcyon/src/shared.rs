@@ -1,6 +1,7 @@
 //! What the threads of the process share, and how they reach each other.
 
 use std::io::Read;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -8,7 +9,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use engine::clients::Client;
 use engine::lane::Deferred;
 use engine::letter::Letter;
+use engine::persistence::saving::Save;
 use engine::server::{CpuSeconds, Host, LogLevel, Server};
+
+use journal::storage::RealStorage;
 
 use crate::connection::Connection;
 use crate::listeners::Listeners;
@@ -84,17 +88,18 @@ impl Shared {
 /// The engine's way to the threads.
 pub struct ProcessHost {
     mailboxes: Arc<[Mailbox]>,
+    saves: Sender<()>,
     stopping: Arc<AtomicBool>,
     page_bytes: u64,
 }
 
 impl ProcessHost {
-    /// A host over these letter boxes.
-    pub fn new(mailboxes: Arc<[Mailbox]>, stopping: Arc<AtomicBool>) -> ProcessHost {
+    /// A host over these letter boxes, which asks for saves through `saves`.
+    pub fn new(mailboxes: Arc<[Mailbox]>, saves: Sender<()>, stopping: Arc<AtomicBool>) -> ProcessHost {
         let page_bytes = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE);
         let page_bytes =
             page_bytes.ok().flatten().and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(4096);
-        ProcessHost { mailboxes, stopping, page_bytes }
+        ProcessHost { mailboxes, saves, stopping, page_bytes }
     }
 }
 
@@ -130,6 +135,16 @@ impl Host for ProcessHost {
     fn shutdown(&self) {
         self.stopping.store(true, Ordering::Release);
         self.mailboxes.iter().for_each(Mailbox::wake);
+    }
+
+    fn save(&self, server: &Server, save: &Save) -> Result<(), String> {
+        let name = server.config.string("dbfilename");
+        crate::persistence::save::save(server, save, &RealStorage, Path::new(&name))
+    }
+
+    fn save_in_background(&self) {
+        // The thread that saves outlives the workers.
+        let _ = self.saves.send(());
     }
 
     fn cpu_seconds(&self) -> CpuSeconds {

@@ -80,7 +80,7 @@ pub const VERSION_WRITTEN: u16 = 10;
 /// The newest version of Redis's that is read.
 const VERSION_READ_MAX: u16 = 12;
 /// The version that knows of fields that end.
-const VERSION_WITH_ENDS: u16 = 12;
+pub const VERSION_WITH_ENDS: u16 = 12;
 /// The version of Valkey 9.0, whose numbers begin there.
 const VERSION_VALKEY: u16 = 80;
 

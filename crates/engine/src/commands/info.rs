@@ -4,7 +4,7 @@
 //! are those of Redis 7.4. What this server does not have (forks, modules, replicas) is shown with the
 //! values of a Redis that never used it, because tools look for the fields.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use std::fmt::{Display, Write};
 
@@ -254,36 +254,50 @@ fn scripting_memory(scripting: &Scripting, fields: &mut Fields) {
 
 fn persistence(source: &Source<'_>, fields: &mut Fields) {
     let server = source.server;
-    fields.add_zeros(&[
-        "loading",
-        "async_loading",
-        "current_cow_peak",
-        "current_cow_size",
-        "current_cow_size_age",
-    ]);
-    fields.add_fixed("current_fork_perc", 0.0);
-    fields.add_zeros(&["current_save_keys_processed", "current_save_keys_total"]);
-    fields.add("rdb_changes_since_last_save", server.total(|stats| &stats.dirty));
-    fields.add("rdb_bgsave_in_progress", 0);
-    fields.add("rdb_last_save_time", server.started.unix_ms / 1000);
-    fields.add("rdb_last_bgsave_status", "ok");
-    fields.add("rdb_last_bgsave_time_sec", -1);
-    fields.add("rdb_current_bgsave_time_sec", -1);
-    fields.add_zeros(&[
-        "rdb_saves",
-        "rdb_last_cow_size",
-        "rdb_last_load_keys_expired",
-        "rdb_last_load_keys_loaded",
-        "aof_enabled",
-        "aof_rewrite_in_progress",
-        "aof_rewrite_scheduled",
-    ]);
+    let state = &server.persistence;
+    let is_saving = state.is_saving();
+    let while_saving = |counter: &AtomicU64| if is_saving { counter.load(Relaxed) } else { 0 };
+    fields.add("loading", u8::from(state.is_loading()));
+    fields.add("async_loading", 0);
+    if state.is_loading() {
+        loading(source, fields);
+    }
+    fields.add("current_cow_peak", while_saving(&state.kept_peak_bytes));
+    fields.add("current_cow_size", server.keyspace.kept_bytes());
+    fields.add("current_cow_size_age", 0);
+    let (written, total) = (while_saving(&state.keys_written), while_saving(&state.keys_total));
+    fields.add_fixed("current_fork_perc", written as f64 * 100.0 / total.max(1) as f64);
+    fields.add("current_save_keys_processed", written);
+    fields.add("current_save_keys_total", total);
+    fields.add("rdb_changes_since_last_save", server.unsaved_changes());
+    fields.add("rdb_bgsave_in_progress", u8::from(is_saving));
+    fields.add("rdb_last_save_time", state.saved_at_s());
+    fields.add("rdb_last_bgsave_status", if state.cannot_save() { "err" } else { "ok" });
+    fields.add("rdb_last_bgsave_time_sec", state.last_took_s());
+    fields.add("rdb_current_bgsave_time_sec", state.running_for_s(source.now.unix_ms / 1000).unwrap_or(-1));
+    fields.add("rdb_saves", state.saves());
+    fields.add("rdb_last_cow_size", state.kept_peak_bytes.load(Relaxed));
+    fields.add("rdb_last_load_keys_expired", state.loading.keys_expired.load(Relaxed));
+    fields.add("rdb_last_load_keys_loaded", state.loading.keys_loaded.load(Relaxed));
+    fields.add_zeros(&["aof_enabled", "aof_rewrite_in_progress", "aof_rewrite_scheduled"]);
     fields.add("aof_last_rewrite_time_sec", -1);
     fields.add("aof_current_rewrite_time_sec", -1);
     fields.add("aof_last_bgrewrite_status", "ok");
     fields.add_zeros(&["aof_rewrites", "aof_rewrites_consecutive_failures"]);
     fields.add("aof_last_write_status", "ok");
     fields.add_zeros(&["aof_last_cow_size", "module_fork_in_progress", "module_fork_last_cow_size"]);
+}
+
+fn loading(source: &Source<'_>, fields: &mut Fields) {
+    let state = &source.server.persistence.loading;
+    let (total, loaded) = (state.total_bytes.load(Relaxed), state.loaded_bytes.load(Relaxed));
+    let (started_s, now_s) = (state.started_at_s.load(Relaxed), source.now.unix_ms / 1000);
+    let elapsed_s = (now_s - started_s).max(1) as u64;
+    fields.add("loading_start_time", started_s);
+    fields.add("loading_total_bytes", total);
+    fields.add("loading_loaded_bytes", loaded);
+    fields.add_fixed("loading_loaded_perc", loaded as f64 * 100.0 / total.max(1) as f64);
+    fields.add("loading_eta_seconds", total.saturating_sub(loaded) / (loaded / elapsed_s).max(1));
 }
 
 fn stats(source: &Source<'_>, fields: &mut Fields) {

@@ -22,6 +22,7 @@ pub mod latency;
 pub mod latency_report;
 pub mod lists;
 pub mod memory;
+pub mod persistence;
 pub mod pubsub;
 mod random;
 pub mod replication;

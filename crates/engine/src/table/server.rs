@@ -1,10 +1,11 @@
 //! Rows of the server commands.
 
 use super::{Categories, Command, Flags, Group, KeyAccess, KeySpec};
-use crate::commands::{config, debug, info, latency, memory, server, slowlog};
+use crate::commands::{config, debug, info, latency, memory, persistence, server, slowlog};
 
 const INFORMING: Flags = Flags::LOADING.union(Flags::STALE);
 const ADMIN: Flags = INFORMING.union(Flags::NOSCRIPT).union(Flags::ADMIN);
+const SAVING: Flags = Flags::ADMIN.union(Flags::NOSCRIPT).union(Flags::NO_ASYNC_LOADING);
 
 /// The rows.
 pub const ROWS: &[Command] = &[
@@ -75,6 +76,39 @@ pub const ROWS: &[Command] = &[
         summary: "Ends the server.",
         syntax: "[NOSAVE | SAVE] [NOW] [FORCE] [ABORT]",
         run: server::shutdown,
+        ..Command::BLANK
+    },
+    Command {
+        name: "save",
+        arity: 1,
+        flags: SAVING.union(Flags::NO_MULTI),
+        group: Group::Server,
+        complexity: "O(N) where N is the number of keys in all databases; only its own client waits",
+        summary: "Saves all data to a file, and answers when it is safe.",
+        run: persistence::save,
+        ..Command::BLANK
+    },
+    Command {
+        name: "bgsave",
+        arity: -1,
+        flags: SAVING,
+        group: Group::Server,
+        complexity: "O(1)",
+        summary: "Begins to save all data to a file.",
+        syntax: "[SCHEDULE]",
+        run: persistence::bgsave,
+        ..Command::BLANK
+    },
+    Command {
+        name: "lastsave",
+        arity: 1,
+        flags: INFORMING.union(Flags::FAST),
+        categories: Categories::ADMIN.union(Categories::DANGEROUS),
+        tips: &["nondeterministic_output"],
+        group: Group::Server,
+        complexity: "O(1)",
+        summary: "Tells when data was last saved, in unix seconds.",
+        run: persistence::lastsave,
         ..Command::BLANK
     },
     Command {

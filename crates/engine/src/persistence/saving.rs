@@ -1,0 +1,172 @@
+//! Saving: the snapshot, what stands in the file beside keys, and how it ended.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use rdb::{Accesses, Compression, RecordEncoder, SnapshotEncoder, VERSION_WITH_ENDS, VERSION_WRITTEN};
+use store::Snapshot;
+
+use super::CANNOT_SAVE;
+use crate::server::{PauseMode, REDIS_VERSION, Server};
+
+/// Between looks whether a save that runs is over.
+const BUSY_INTERVAL: Duration = Duration::from_millis(20);
+
+/// A snapshot to be written, with what goes into the file before its keys.
+pub struct Save {
+    /// The keys.
+    pub snapshot: Snapshot,
+    /// The file's beginning, up to the first key.
+    pub head: Vec<u8>,
+    compression: Compression,
+    accesses: Accesses,
+    /// The instant.
+    now_ms: i64,
+    changes: u64,
+}
+
+/// Why there was no save.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SaveError {
+    /// One runs already.
+    Busy,
+    /// The disk's reason.
+    Disk(String),
+}
+
+impl Save {
+    /// What encodes the keys, or a part of them: each on a thread of its own.
+    pub fn encoder<'a>(&'a self, server: &'a Server) -> SnapshotEncoder<'a> {
+        SnapshotEncoder::new(&server.keyspace, &self.snapshot, self.compression, self.accesses, self.now_ms)
+    }
+
+    /// Notes how far the save is; `keys` were written since the last call.
+    pub fn note_progress(&self, server: &Server) {
+        let state = &server.persistence;
+        let total = state.keys_total.load(Relaxed);
+        state.keys_written.store((total as f64 * self.snapshot.progress()) as u64, Relaxed);
+        state.kept_peak_bytes.fetch_max(server.keyspace.kept_bytes() as u64, Relaxed);
+    }
+}
+
+impl Server {
+    /// Saves the data, on the calling thread and those of the host; returns once the file is safe.
+    pub fn save(&self) -> Result<(), SaveError> {
+        if !self.persistence.claim(self.clock.now().unix_ms / 1000) {
+            return Err(SaveError::Busy);
+        }
+        self.finish_save()
+    }
+
+    /// Has the host save the data on another thread.
+    pub fn save_in_background(&self) -> Result<(), SaveError> {
+        if !self.persistence.claim(self.clock.now().unix_ms / 1000) {
+            return Err(SaveError::Busy);
+        }
+        self.notice("Background saving started");
+        self.host.save_in_background();
+        Ok(())
+    }
+
+    /// Does what [`Server::save_in_background`] has announced.
+    pub fn finish_save(&self) -> Result<(), SaveError> {
+        let started = self.clock.now();
+        let (state, now_s) = (&self.persistence, started.unix_ms / 1000);
+        let save = self.begin_save();
+        let result = self.host.save(self, &save);
+        let took_s = (self.clock.mono_us().saturating_sub(started.mono_us) / 1_000_000) as i64;
+        state.last_took_s.store(took_s, Relaxed);
+        state.refuse(CANNOT_SAVE, result.is_err());
+        match &result {
+            Ok(()) => {
+                state.changes_saved.store(save.changes, Relaxed);
+                state.saved_at_s.store(now_s + took_s, Relaxed);
+                state.saves.fetch_add(1, Relaxed);
+                self.notice("DB saved on disk");
+            }
+            Err(reason) => {
+                self.host.log(&format!(
+                    "Saving failed: {reason}. It is tried again in 5 seconds, if save points ask for it."
+                ));
+            }
+        }
+        state.is_saving.store(false, Relaxed);
+        result.map_err(SaveError::Disk)
+    }
+
+    /// Saves once nobody can write any more, and ends the process; also without the data if `is_forced`. An error lets
+    /// everybody go on.
+    pub fn save_and_shut_down(&self, is_forced: bool) -> Result<(), SaveError> {
+        let now_ms = self.clock.now().unix_ms;
+        self.pause.start(i64::MAX, PauseMode::Write, now_ms);
+        let mut result = self.save();
+        while result == Err(SaveError::Busy) {
+            // What is being saved lacks what was written since; it is waited for.
+            std::thread::sleep(BUSY_INTERVAL);
+            result = self.save();
+        }
+        if result.is_ok() || is_forced {
+            self.host.shutdown();
+            return Ok(());
+        }
+        self.pause.stop();
+        result
+    }
+
+    /// Takes the snapshot, while every stripe is held for a moment.
+    fn begin_save(&self) -> Save {
+        let _long = self.keyspace.hold_long();
+        let held = self.keyspace.lock_all();
+        let now_ms = self.clock.now().unix_ms;
+        let changes = self.total(|stats| &stats.dirty);
+        let libraries = self.scripting.functions.current();
+        let snapshot = self.keyspace.begin_snapshot(&held).expect("one-save: whoever saves has claimed it");
+        drop(held);
+        let state = &self.persistence;
+        state
+            .keys_total
+            .store(snapshot.databases().iter().map(|database| database.keys as u64).sum(), Relaxed);
+        state.keys_written.store(0, Relaxed);
+        state.kept_peak_bytes.store(0, Relaxed);
+        let timed = |database: &store::SnapshotDb| self.keyspace.size(database.db, now_ms).timed_hashes > 0;
+        let has_field_ends = snapshot.databases().iter().any(timed);
+        let version = if has_field_ends { VERSION_WITH_ENDS } else { VERSION_WRITTEN };
+        let compression = match self.config.bool("rdbcompression") {
+            true => Compression::On,
+            false => Compression::Off,
+        };
+        let mut head = Vec::new();
+        RecordEncoder::begin(&mut head, version);
+        let mut records = RecordEncoder::new(compression);
+        let facts = [
+            ("redis-ver", REDIS_VERSION.to_owned()),
+            ("redis-bits", usize::BITS.to_string()),
+            ("ctime", (now_ms / 1000).to_string()),
+            ("used-mem", store::alloc::used_bytes().to_string()),
+            ("aof-base", "0".to_owned()),
+        ];
+        for (name, value) in facts {
+            records.aux(&mut head, name.as_bytes(), value.as_bytes());
+        }
+        for library in libraries.libraries.values() {
+            records.function(&mut head, &library.source);
+        }
+        for database in snapshot.databases() {
+            RecordEncoder::select(&mut head, database.db as u64);
+            RecordEncoder::resize(&mut head, database.keys as u64, database.expires as u64);
+        }
+        Save { snapshot, head, compression, accesses: self.accesses(), now_ms, changes }
+    }
+
+    /// What the eviction policy goes by is saved with each key.
+    fn accesses(&self) -> Accesses {
+        let policy = self.config.hot().maxmemory_policy();
+        if policy.judges_by_frequency() {
+            Accesses::Frequency { decay_min: self.config.hot().lfu_decay_time_min() }
+        } else if policy.judges_by_recency() {
+            Accesses::Idle
+        } else {
+            Accesses::Untold
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Reading a snapshot at the start: this thread reads and decodes, others store the keys; clients are served meanwhile with
+//! what needs no data.
+
+use std::path::Path;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, atomic::Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use engine::persistence::loading::LoadedKey;
+use engine::scripting::functions::Restore;
+use engine::server::Server;
+use journal::storage::{Storage, StoredFile};
+use parking_lot::Mutex;
+use rdb::{Cursor, Event, FileDecoder, ReadError};
+
+/// Threads that store keys.
+const STORERS: usize = 2;
+/// Keys that are handed over together, and such hand-overs that may wait.
+const BATCH_KEYS: usize = 512;
+const BATCHES_WAITING: usize = 16;
+const READ_BYTES: usize = 1 << 20;
+/// Between two lines of the log about how far it is.
+const REPORT_INTERVAL: Duration = Duration::from_secs(2);
+
+type Batch = Vec<LoadedKey>;
+
+/// Loads the file, of which `path` is the name. The error says what is wrong with it, where, and what to do.
+pub fn load(server: &Server, storage: &dyn Storage, path: &Path) -> Result<(), String> {
+    let file = storage.open(path).map_err(|error| error.to_string())?;
+    let total_bytes = file.size().map_err(|error| error.to_string())?;
+    server.persistence.loading.total_bytes.store(total_bytes, Relaxed);
+    let started = Instant::now();
+    let (batches, receiver) = sync_channel(BATCHES_WAITING);
+    let receiver = Arc::new(Mutex::new(receiver));
+    let now_ms = server.clock.now().unix_ms;
+    thread::scope(|scope| {
+        for _ in 0..STORERS {
+            let receiver = receiver.clone();
+            scope.spawn(move || store(server, &receiver, now_ms));
+        }
+        drop(receiver);
+        let mut reading = Reading::new(server, file, batches);
+        reading.run().map_err(|reason| {
+            format!(
+                "{} is damaged at byte {} of {total_bytes}: {reason}. Restore it from a copy, or move it away to start without its data.",
+                path.display(),
+                reading.at
+            )
+        })
+    })?;
+    let loading = &server.persistence.loading;
+    tracing::info!(
+        "DB loaded from {}: {} keys ({} had expired) in {:.3} seconds",
+        path.display(),
+        loading.keys_loaded.load(Relaxed),
+        loading.keys_expired.load(Relaxed),
+        started.elapsed().as_secs_f64()
+    );
+    Ok(())
+}
+
+fn store(server: &Server, batches: &Mutex<Receiver<Batch>>, now_ms: i64) {
+    loop {
+        let next = batches.lock().recv();
+        let Ok(mut batch) = next else { return };
+        server.load_keys(&mut batch, now_ms);
+    }
+}
+
+/// A file that is being read.
+struct Reading<'a> {
+    server: &'a Server,
+    file: Arc<dyn StoredFile>,
+    /// What was read and not decoded, and where in the file it stands.
+    buffer: Vec<u8>,
+    at: u64,
+    db: usize,
+    batch: Batch,
+    batches: SyncSender<Batch>,
+    reported: Instant,
+}
+
+impl Reading<'_> {
+    fn new(server: &Server, file: Arc<dyn StoredFile>, batches: SyncSender<Batch>) -> Reading<'_> {
+        let (buffer, batch) = (Vec::new(), Batch::with_capacity(BATCH_KEYS));
+        Reading { server, file, buffer, at: 0, db: 0, batch, batches, reported: Instant::now() }
+    }
+
+    /// Reads to the file's end.
+    fn run(&mut self) -> Result<(), String> {
+        let mut decoder = FileDecoder::new(self.server.thresholds());
+        loop {
+            let mut input = Cursor::new(&self.buffer);
+            let mut decoded = Ok(None);
+            // As many records as the buffer has.
+            let consumed = loop {
+                match decoder.read(&mut input) {
+                    Ok(Event::End) => {
+                        decoded = Ok(Some(()));
+                        break input.position();
+                    }
+                    Ok(event) => {
+                        if let Err(reason) =
+                            take(self.server, &mut self.db, &mut self.batch, &self.batches, event)
+                        {
+                            decoded = Err(reason);
+                            break input.position();
+                        }
+                    }
+                    Err(ReadError::Short) => break input.position(),
+                    Err(ReadError::Corrupt(reason)) => {
+                        decoded = Err(reason.to_owned());
+                        break input.position();
+                    }
+                }
+            };
+            self.at += consumed as u64;
+            self.buffer.drain(..consumed);
+            self.server.persistence.loading.loaded_bytes.store(self.at, Relaxed);
+            if decoded?.is_some() {
+                return self.flush();
+            }
+            self.report();
+            if self.read()? == 0 {
+                return Err("it ends too early".to_owned());
+            }
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), String> {
+        hand_over(&mut self.batch, &self.batches);
+        Ok(())
+    }
+
+    fn read(&mut self) -> Result<usize, String> {
+        let filled = self.buffer.len();
+        // A string longer than a reading needs many: they grow with it.
+        self.buffer.resize(filled + READ_BYTES.max(filled), 0);
+        let read = self.file.read_at(self.at + filled as u64, &mut self.buffer[filled..]);
+        let read = read.map_err(|error| error.to_string())?;
+        self.buffer.truncate(filled + read);
+        Ok(read)
+    }
+
+    fn report(&mut self) {
+        if self.reported.elapsed() < REPORT_INTERVAL {
+            return;
+        }
+        self.reported = Instant::now();
+        let loading = &self.server.persistence.loading;
+        let (total, keys) = (loading.total_bytes.load(Relaxed), loading.keys_loaded.load(Relaxed));
+        tracing::info!("Loading DB: {:.0}%, {keys} keys", self.at as f64 * 100.0 / total.max(1) as f64);
+    }
+}
+
+fn take(
+    server: &Server,
+    db: &mut usize,
+    batch: &mut Batch,
+    batches: &SyncSender<Batch>,
+    event: Event,
+) -> Result<(), String> {
+    match event {
+        Event::Key(key, value, facts) => {
+            batch.push(LoadedKey { db: *db, key, value, facts });
+            if batch.len() == BATCH_KEYS {
+                hand_over(batch, batches);
+            }
+        }
+        Event::Select(selected) => {
+            let databases = server.keyspace.databases();
+            *db = usize::try_from(selected).ok().filter(|db| *db < databases).ok_or_else(|| {
+                format!("it has a database {selected}, and directive databases allows {databases}")
+            })?;
+        }
+        Event::Function(code) => {
+            let restored = server.scripting.functions.restore(server, &[code], Restore::Append);
+            restored.map_err(|fault| format!("a library of functions: {}", fault.bytes().escape_ascii()))?;
+        }
+        Event::Version(_) | Event::Aux(..) | Event::Resize(..) | Event::End => {}
+    }
+    Ok(())
+}
+
+fn hand_over(batch: &mut Batch, batches: &SyncSender<Batch>) {
+    let full = std::mem::replace(batch, Batch::with_capacity(BATCH_KEYS));
+    batches.send(full).expect("load-storers: take every batch");
+}

@@ -1,0 +1,109 @@
+//! Writing a snapshot: threads that encode it, and this one, which writes what they have to one file.
+//!
+//! The file has another name until it is whole and safe; then it takes the place of the one before.
+
+use std::path::Path;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+
+use engine::persistence::saving::Save;
+use engine::server::Server;
+use journal::storage::{Storage, StoredFile, append_all};
+use rdb::{Piece, crc64};
+
+/// Threads that encode.
+const ENCODERS: usize = 2;
+/// Bytes of a piece, and pieces of each encoder that wait to be written.
+const PIECE_BYTES: usize = 256 * 1024;
+const PIECES_WAITING: usize = 4;
+/// Bytes after which what was written goes to the disk, so that the end has not all of it to wait for.
+const SYNC_BYTES: u64 = 32 << 20;
+
+/// Writes `save` to the file `path`. All of it is walked, whatever the disk says.
+pub fn save(server: &Server, save: &Save, storage: &dyn Storage, path: &Path) -> Result<(), String> {
+    let temporary = path.with_file_name(format!("temp-{}.rdb", std::process::id()));
+    let result = write(server, save, storage, &temporary).and_then(|()| {
+        storage.rename(&temporary, path)?;
+        storage.sync_directory(
+            path.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new(".")),
+        )
+    });
+    result.map_err(|error| {
+        let _ = storage.remove(&temporary);
+        error.to_string()
+    })
+}
+
+fn write(server: &Server, save: &Save, storage: &dyn Storage, path: &Path) -> journal::storage::Result<()> {
+    let mut output = Output { file: storage.create(path), crc: 0, unsynced_bytes: 0 };
+    output.append(&save.head);
+    thread::scope(|scope| {
+        let mut encoders: Vec<Receiver<(Vec<u8>, Piece)>> = (0..ENCODERS)
+            .map(|_| {
+                let (pieces, receiver) = sync_channel(PIECES_WAITING);
+                scope.spawn(move || encode(server, save, &pieces));
+                receiver
+            })
+            .collect();
+        while !encoders.is_empty() {
+            encoders.retain(|encoder| take_turn(encoder, &mut output));
+            save.note_progress(server);
+        }
+    });
+    let mut tail = Vec::new();
+    rdb::end(&mut tail);
+    output.append(&tail);
+    let crc = if server.config.bool("rdbchecksum") { output.crc } else { 0 };
+    output.append(&crc.to_le_bytes());
+    let Output { file, .. } = output;
+    file?.sync_data()
+}
+
+/// Sends the pieces of one encoder until the writer is gone or nothing is left.
+fn encode(server: &Server, save: &Save, pieces: &SyncSender<(Vec<u8>, Piece)>) {
+    let mut encoder = save.encoder(server);
+    loop {
+        let mut bytes = Vec::with_capacity(PIECE_BYTES + PIECE_BYTES / 8);
+        let piece = encoder.fill(&mut bytes, PIECE_BYTES);
+        pieces.send((bytes, piece)).expect("save-writer: takes every piece");
+        if piece == Piece::Last {
+            return;
+        }
+    }
+}
+
+/// Writes the next whole records of an encoder; false if they were its last.
+fn take_turn(encoder: &Receiver<(Vec<u8>, Piece)>, output: &mut Output) -> bool {
+    loop {
+        let (bytes, piece) = encoder.recv().expect("save-encoder: ends with its last piece");
+        output.append(&bytes);
+        match piece {
+            Piece::Torn => {}
+            Piece::Whole => return true,
+            Piece::Last => return false,
+        }
+    }
+}
+
+/// The file; after its first failure nothing is written.
+struct Output {
+    file: journal::storage::Result<std::sync::Arc<dyn StoredFile>>,
+    crc: u64,
+    unsynced_bytes: u64,
+}
+
+impl Output {
+    fn append(&mut self, bytes: &[u8]) {
+        let Ok(file) = &self.file else { return };
+        self.crc = crc64::update(self.crc, bytes);
+        self.unsynced_bytes += bytes.len() as u64;
+        let mut result = append_all(&**file, bytes);
+        if self.unsynced_bytes >= SYNC_BYTES {
+            self.unsynced_bytes = 0;
+            result = result.and_then(|()| file.sync_data());
+        }
+        if let Err(error) = result {
+            self.file = Err(error);
+        }
+    }
+}
