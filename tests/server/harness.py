@@ -56,8 +56,9 @@ def run_to_end(*arguments, cwd=None):
 class Server:
     """A running server; a context manager that kills it, and fails if it had ended by itself."""
 
-    def __init__(self, *arguments, threads=2, port=None):
-        self.directory = tempfile.mkdtemp(prefix="halcyon-test-")
+    def __init__(self, *arguments, threads=2, port=None, directory=None):
+        self.is_directory_kept = directory is not None
+        self.directory = directory or tempfile.mkdtemp(prefix="halcyon-test-")
         self.port = free_port() if port is None else port
         self.log_path = os.path.join(self.directory, "log")
         command = [binary(), "--port", self.port, "--bind", "127.0.0.1", "--dir", self.directory, "--threads", threads]
@@ -86,7 +87,8 @@ class Server:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
-        shutil.rmtree(self.directory, ignore_errors=True)
+        if not self.is_directory_kept:
+            shutil.rmtree(self.directory, ignore_errors=True)
 
     def log(self):
         with open(self.log_path, encoding="utf-8", errors="replace") as log:

@@ -130,7 +130,8 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
     use crate::clients::Client;
-    use crate::server::{CpuSeconds, Host};
+    use crate::persistence::saving::Save;
+    use crate::server::{CpuSeconds, Host, NoHost, Server};
     use crate::testing::Harness;
 
     #[test]

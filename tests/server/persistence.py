@@ -1,0 +1,190 @@
+"""The data's file: saved, loaded, exchanged with redis-server, and what happens when the disk fails."""
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+
+from harness import PATIENCE_S, Client, Error, Server, Skip, check, expect, free_port, run_to_end
+
+DEBUG = ["--enable-debug-command", "yes"]
+NO_SAVE_POINTS = ["--save", ""]
+LIBRARY = "#!lua name=lib\nredis.register_function('five', function() return 5 end)"
+
+
+@contextlib.contextmanager
+def directory():
+    path = tempfile.mkdtemp(prefix="halcyon-test-")
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def fill(client):
+    """Every type, small and large, in two databases, with ends."""
+    for number in range(300):
+        client.call("SET", f"string:{number}", "x" * number)
+        client.call("HSET", "hash:large", f"field:{number}", number)
+        client.call("ZADD", "zset:large", number / 3, f"member:{number}")
+        client.call("SADD", "set:large", f"member:{number}")
+        client.call("RPUSH", "list:large", "y" * number)
+    client.call("SADD", "set:numbers", 1, 2, 300)
+    client.call("HSET", "hash:small", "a", 1)
+    client.call("SET", "long", "z" * 100_000)
+    client.call("XADD", "stream", "1-1", "field", "value")
+    client.call("XGROUP", "CREATE", "stream", "group", "0")
+    client.call("XREADGROUP", "GROUP", "group", "consumer", "STREAMS", "stream", ">")
+    client.call("SET", "ends", "later", "EX", 1_000)
+    client.call("SELECT", 3)
+    client.call("SET", "elsewhere", 12345)
+    client.call("SELECT", 0)
+    expect(client.call("FUNCTION", "LOAD", LIBRARY), b"lib")
+
+
+def digest(client):
+    reply = client.call("DEBUG", "DIGEST")
+    assert not isinstance(reply, Error), reply
+    return reply
+
+
+def wait_until_loaded(client):
+    deadline = time.monotonic() + PATIENCE_S
+    while b"loading:1" in client.call("INFO", "persistence"):
+        assert time.monotonic() < deadline, "still loading"
+        time.sleep(0.01)
+
+
+@contextlib.contextmanager
+def redis(path):
+    """A real redis-server on that directory; yields a client."""
+    program = shutil.which("redis-server")
+    if not program:
+        raise Skip("there is no redis-server")
+    port = free_port()
+    command = [program, "--port", str(port), "--bind", "127.0.0.1", "--dir", path, "--save", "", *DEBUG]
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            with contextlib.suppress(OSError):
+                client = Client(socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S))
+                if client.call("PING") == "PONG":
+                    break
+            assert time.monotonic() < deadline and process.poll() is None, "redis-server did not start"
+            time.sleep(0.02)
+        yield client
+    finally:
+        process.kill()
+        process.wait()
+
+
+@check
+def saved_and_loaded():
+    """what SAVE wrote is there after a restart, and in a redis-server on the same directory; and the way back"""
+    with directory() as path:
+        with Server(*DEBUG, *NO_SAVE_POINTS, directory=path) as server, server.connect() as client:
+            fill(client)
+            before = digest(client)
+            expect(client.call("SAVE"), "OK")
+        with Server(*DEBUG, *NO_SAVE_POINTS, directory=path) as server, server.connect() as client:
+            wait_until_loaded(client)
+            expect(digest(client), before)
+            expect(client.call("FCALL", "five", 0), 5)
+            assert 900 < client.call("TTL", "ends") <= 1_000
+        with redis(path) as client:
+            expect(digest(client), before)
+            expect(client.call("FCALL", "five", 0), 5)
+            client.call("SADD", "set:large", "from redis")
+            before = digest(client)
+            expect(client.call("SAVE"), "OK")
+        with Server(*DEBUG, *NO_SAVE_POINTS, directory=path) as server, server.connect() as client:
+            wait_until_loaded(client)
+            expect(digest(client), before)
+
+
+@check
+def saved_while_written():
+    """BGSAVE keeps the instant it began at, whatever is written meanwhile"""
+    with directory() as path:
+        with Server(*NO_SAVE_POINTS, directory=path) as server, server.connect() as client:
+            client.send(b"".join(b"*3\r\n$3\r\nSET\r\n$7\r\nk%06d\r\n$3\r\nold\r\n" % n for n in range(100_000)))
+            for _ in range(100_000):
+                expect(client.reply(), "OK")
+            expect(client.call("BGSAVE"), "Background saving started")
+            time.sleep(0.02)
+            client.send(b"".join(b"*3\r\n$3\r\nSET\r\n$7\r\nk%06d\r\n$3\r\nnew\r\n" % n for n in range(200_000)))
+            for _ in range(200_000):
+                expect(client.reply(), "OK")
+            while b"rdb_bgsave_in_progress:1" in client.call("INFO", "persistence"):
+                time.sleep(0.01)
+        with Server(*NO_SAVE_POINTS, directory=path) as server, server.connect() as client:
+            wait_until_loaded(client)
+            expect(client.call("DBSIZE"), 100_000)
+            for number in range(0, 100_000, 997):
+                expect(client.call("GET", f"k{number:06}"), b"old")
+
+
+@check
+def save_points():
+    """a save point saves; SIGTERM saves what came after; SHUTDOWN NOSAVE does not"""
+    with directory() as path:
+        with Server("--save", "1 2", directory=path) as server, server.connect() as client:
+            client.call("MSET", "a", 1, "b", 2)
+            deadline = time.monotonic() + PATIENCE_S
+            while b"rdb_saves:0" in client.call("INFO", "persistence"):
+                assert time.monotonic() < deadline, "no save point was reached"
+                time.sleep(0.02)
+            expect(client.call("SET", "late", 1), "OK")
+            expect(server.terminate(), 0)
+        with Server("--save", "900 1", directory=path) as server, server.connect() as client:
+            wait_until_loaded(client)
+            expect(client.call("EXISTS", "a", "b", "late"), 3)
+            client.call("SET", "lost", 1)
+            client.send(b"SHUTDOWN NOSAVE\r\n")
+            assert client.at_end()
+            server.process.wait(timeout=PATIENCE_S)
+        with Server(directory=path) as server, server.connect() as client:
+            wait_until_loaded(client)
+            expect(client.call("EXISTS", "late", "lost"), 1)
+
+
+@check
+def full_disk():
+    """a save that fails is told, stops writes where save points are set, and is forgotten when one succeeds"""
+    with directory() as path, Server("--save", "900 1", directory=path) as server, server.connect() as client:
+        client.call("SET", "k", "v")
+        # Renaming a file over a directory fails on every system.
+        os.mkdir(os.path.join(path, "dump.rdb"))
+        reply = client.call("SAVE")
+        assert isinstance(reply, Error) and "cannot rename" in reply, reply
+        refused = client.call("SET", "k", "w")
+        assert isinstance(refused, Error) and refused.startswith("MISCONF"), refused
+        expect(client.call("GET", "k"), b"v")
+        assert b"rdb_last_bgsave_status:err" in client.call("INFO", "persistence")
+        refused = client.call("SHUTDOWN")
+        assert isinstance(refused, Error) and "SHUTDOWN" in refused, refused
+        os.rmdir(os.path.join(path, "dump.rdb"))
+        expect(client.call("SAVE"), "OK")
+        expect(client.call("SET", "k", "w"), "OK")
+        assert sorted(os.listdir(path)) == ["dump.rdb", "log"], os.listdir(path)
+
+
+@check
+def damaged_file():
+    """a damaged file is not loaded in part: the server says where it is damaged and ends"""
+    with directory() as path:
+        with Server(*NO_SAVE_POINTS, directory=path) as server, server.connect() as client:
+            fill(client)
+            client.call("SAVE")
+        name = os.path.join(path, "dump.rdb")
+        with open(name, "rb") as file:
+            content = bytearray(file.read())
+        for damaged in [content[: len(content) // 2], content[:200] + b"\xff" + content[201:], b"nothing of ours"]:
+            with open(name, "wb") as file:
+                file.write(damaged)
+            code, lines = run_to_end("--port", free_port(), "--dir", path)
+            assert code != 0 and any("dump.rdb" in line for line in lines), (code, lines)
