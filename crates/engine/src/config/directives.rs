@@ -441,19 +441,17 @@ pub static DIRECTIVES: &[Directive] = &[
     int("cluster-compatibility-sample-ratio", 0, 100, 0)
         .needless("commands are not sampled for what a cluster would refuse"),
     // Files.
-    list("save", "3600 1 300 100 60 10000", ListRule::Save).awaits(JOURNAL),
-    ruled("dbfilename", "dump.rdb", TextRule::BaseName { noun: "filename", empty_allowed: true })
-        .protected()
-        .awaits(JOURNAL),
-    yes("rdbcompression").awaits(JOURNAL),
-    yes("rdbchecksum").immutable().awaits(JOURNAL),
+    list("save", "3600 1 300 100 60 10000", ListRule::Save),
+    ruled("dbfilename", "dump.rdb", TextRule::BaseName { noun: "filename", empty_allowed: true }).protected(),
+    yes("rdbcompression"),
+    yes("rdbchecksum").immutable(),
     no("rdb-del-sync-files").awaits(JOURNAL),
-    yes("rdb-save-incremental-fsync").awaits(JOURNAL),
+    yes("rdb-save-incremental-fsync"),
     int("rdb-key-save-delay", i32::MIN as i64, I32, 0).hidden().awaits(JOURNAL),
     int("key-load-delay", i32::MIN as i64, I32, 0).hidden().awaits(JOURNAL),
     int("loading-process-events-interval-bytes", KIB as i64, I32, 2 * MIB as i64).hidden().awaits(JOURNAL),
     word("sanitize-dump-payload", SANITIZE_MODES, "no").needless("every payload is checked"),
-    yes("stop-writes-on-bgsave-error").awaits(JOURNAL),
+    yes("stop-writes-on-bgsave-error"),
     no("appendonly").awaits(JOURNAL),
     ruled("appendfilename", "appendonly.aof", TextRule::BaseName { noun: "filename", empty_allowed: false })
         .immutable()

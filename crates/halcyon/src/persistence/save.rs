@@ -35,7 +35,8 @@ pub fn save(server: &Server, save: &Save, storage: &dyn Storage, path: &Path) ->
 }
 
 fn write(server: &Server, save: &Save, storage: &dyn Storage, path: &Path) -> journal::storage::Result<()> {
-    let mut output = Output { file: storage.create(path), crc: 0, unsynced_bytes: 0 };
+    let sync_bytes = if server.config.bool("rdb-save-incremental-fsync") { SYNC_BYTES } else { u64::MAX };
+    let mut output = Output { file: storage.create(path), crc: 0, unsynced_bytes: 0, sync_bytes };
     output.append(&save.head);
     thread::scope(|scope| {
         let mut encoders: Vec<Receiver<(Vec<u8>, Piece)>> = (0..ENCODERS)
@@ -90,6 +91,8 @@ struct Output {
     file: journal::storage::Result<std::sync::Arc<dyn StoredFile>>,
     crc: u64,
     unsynced_bytes: u64,
+    /// So many are too many.
+    sync_bytes: u64,
 }
 
 impl Output {
@@ -98,7 +101,7 @@ impl Output {
         self.crc = crc64::update(self.crc, bytes);
         self.unsynced_bytes += bytes.len() as u64;
         let mut result = append_all(&**file, bytes);
-        if self.unsynced_bytes >= SYNC_BYTES {
+        if self.unsynced_bytes >= self.sync_bytes {
             self.unsynced_bytes = 0;
             result = result.and_then(|()| file.sync_data());
         }

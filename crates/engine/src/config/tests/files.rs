@@ -186,8 +186,8 @@ fn what_has_no_effect_is_told_once() {
     let room = Room::new();
     room.write(
         "redis.conf",
-        "appendonly no\nport 1\nappendonly yes\nrdbcompression yes\ndaemonize yes\nmasterauth secret\n\
-         list-max-ziplist-entries 5\nsave \"\"\n",
+        "appendonly no\nport 1\nappendonly yes\naof-load-truncated yes\ndaemonize yes\nmasterauth secret\n\
+         list-max-ziplist-entries 5\n",
     );
     let (_, notices) = load_in(&room, &["redis.conf"]).expect("it is valid");
     let told: Vec<String> = notices
@@ -198,12 +198,11 @@ fn what_has_no_effect_is_told_once() {
         told,
         [
             "redis.conf:3: 'appendonly yes' has no effect yet",
-            "(redis.conf:4: 'rdbcompression yes' has no effect yet",
+            "(redis.conf:4: 'aof-load-truncated yes' has no effect yet",
             "redis.conf:5: 'daemonize yes' is ignored: the process never forks and stays in the foreground, \
              where a service manager can watch it",
             "redis.conf:6: 'masterauth' has no effect yet",
             "redis.conf:7: 'list-max-ziplist-entries' is obsolete and ignored",
-            "(redis.conf:8: 'save \"\"' has no effect yet",
         ]
     );
 }
