@@ -3,7 +3,7 @@
 //! What is worse than any one real disk, and better than none:
 //! - A write may be short, or fail; a disk may be full.
 //! - At a crash, of what was not synced in a file, some steps from the first on have changed its size, and each page of
-//!   their data is as it was at some moment since, whatever the order of pages: what is not there reads as zeros.
+//!   their data is as it was at some moment since, whatever the order of pages: what is not there reads as zeros, or as what was cut off.
 //! - A sync that fails has written some pages; the others will never be, although they still read as written.
 //! - Names that were made, changed or removed since the directory was synced are each safe or not, whatever the order.
 
@@ -90,24 +90,36 @@ impl NameStep {
 
 impl Content {
     /// Applies the first `steps` steps to the safe content: what changes the size in order, but of each page's data only
-    /// what came before some step that `random` draws, as if the page had been written to the disk then.
+    /// what came before some step that `random` draws, as if the page had been written to the disk then. So what was cut
+    /// off can be there again when the file has grown.
     fn settle(&mut self, steps: usize, kept_percent: u32, random: &mut fastrand::Rng) {
-        let mut lost_from = BTreeMap::new();
+        let mut drawn = BTreeMap::new();
+        let mut lost_from = |page: usize| {
+            *drawn.entry(page).or_insert_with(|| {
+                let keeps_all = random.u32(0..100) < kept_percent;
+                if keeps_all { usize::MAX } else { random.usize(0..=steps) }
+            })
+        };
+        // On the disk behind the file's end: the rest of a page that was cut.
+        let mut behind = Vec::new();
         for (number, step) in self.steps.drain(..).take(steps).enumerate() {
             let (at, bytes) = match step {
                 Step::Truncate(size) => {
+                    let page_end = size.next_multiple_of(PAGE_BYTES).min(self.safe.len());
+                    let is_cut = size < page_end && number >= lost_from(size / PAGE_BYTES);
+                    behind = if is_cut { self.safe[size..page_end].to_vec() } else { Vec::new() };
                     self.safe.truncate(size);
                     continue;
                 }
                 Step::Write { at, bytes } => (at, bytes),
             };
-            self.safe.resize(self.safe.len().max(at + bytes.len()), 0);
+            let (old_end, end) = (self.safe.len(), self.safe.len().max(at + bytes.len()));
+            self.safe.resize(end, 0);
+            for byte in &mut self.safe[old_end..end] {
+                *byte = if behind.is_empty() { 0 } else { behind.remove(0) };
+            }
             for (page, range) in pages(at, bytes.len()) {
-                let lost_from = lost_from.entry(page).or_insert_with(|| {
-                    let keeps_all = random.u32(0..100) < kept_percent;
-                    if keeps_all { usize::MAX } else { random.usize(0..=steps) }
-                });
-                if number < *lost_from {
+                if number < lost_from(page) {
                     self.safe[range.clone()].copy_from_slice(&bytes[range.start - at..range.end - at]);
                 }
             }
