@@ -7,7 +7,6 @@
 //! walked, all entries have the keyspace's mark (*one-mark*), and the next snapshot may start.
 //!
 //! A flushed database is handed to the walkers as a whole. Databases are called by the numbers they had at the start.
-#![allow(unsafe_code)]
 
 use std::ops::Range;
 use std::sync::atomic::{
