@@ -234,19 +234,8 @@ impl<'a> Ctx<'a> {
         key: &[u8],
         change: impl FnOnce(&mut T) -> R,
     ) -> CmdResult<Option<R>> {
-        let (db, position, at) = (self.db(), self.position(key), self.touching());
-        let now_ms = at.now_ms;
-        let locked = self.locked();
-        let Some(value) = locked.get_mut(db, position, key, at) else { return Ok(None) };
-        let value = value.and_then(T::of_mut).ok_or(Fault::WRONG_TYPE)?;
-        let end_before = value.soonest_end_ms();
-        let result = change(value);
-        let (end, emptied) = (value.soonest_end_ms(), !value.is_kept());
-        locked.index_field_ends(db, position, end_before, end);
-        if emptied {
-            locked.remove(db, position, key, now_ms);
-        }
-        Ok(Some(result))
+        let place = (self.db(), self.position(key), self.touching());
+        self.edit_at(place, key, change).map(Result::ok)
     }
 
     /// As [`Ctx::edit`], on an empty collection if there is no key.
@@ -256,25 +245,37 @@ impl<'a> Ctx<'a> {
         change: impl FnOnce(&mut T) -> R,
     ) -> CmdResult<R> {
         let (db, position, at) = (self.db(), self.position(key), self.touching());
-        let now_ms = at.now_ms;
-        let locked = self.locked();
-        if let Some(value) = locked.get_mut(db, position, key, at) {
-            let value = value.and_then(T::of_mut).ok_or(Fault::WRONG_TYPE)?;
-            let end_before = value.soonest_end_ms();
-            let result = change(value);
-            let (end, emptied) = (value.soonest_end_ms(), !value.is_kept());
-            locked.index_field_ends(db, position, end_before, end);
-            if emptied {
-                locked.remove(db, position, key, now_ms);
-            }
-            return Ok(result);
-        }
+        let change = match self.edit_at((db, position, at), key, change)? {
+            Ok(result) => return Ok(result),
+            Err(change) => change,
+        };
         let mut value = T::default();
         let result = change(&mut value);
         if value.is_kept() {
-            locked.put(db, position, key, Payload::Object(value.into_value()), Expiry::Clear, at);
+            self.locked().put(db, position, key, Payload::Object(value.into_value()), Expiry::Clear, at);
         }
         Ok(result)
+    }
+
+    /// Changes a collection that exists; gives `change` back if there is none.
+    #[inline]
+    fn edit_at<T: Typed, R, F: FnOnce(&mut T) -> R>(
+        &mut self,
+        (db, position, at): (usize, Position, Instant),
+        key: &[u8],
+        change: F,
+    ) -> CmdResult<Result<R, F>> {
+        let locked = self.locked();
+        let Some(value) = locked.get_mut(db, position, key, at) else { return Ok(Err(change)) };
+        let value = value.and_then(T::of_mut).ok_or(Fault::WRONG_TYPE)?;
+        let end_before = value.soonest_end_ms();
+        let result = change(value);
+        let (end, emptied) = (value.soonest_end_ms(), !value.is_kept());
+        locked.index_field_ends(db, position, end_before, end);
+        if emptied {
+            locked.remove(db, position, key, at.now_ms);
+        }
+        Ok(Ok(result))
     }
 
     /// Changes a long string in place; `None` if the key holds none (an inline string is none).
