@@ -56,7 +56,7 @@ def run_to_end(*arguments, cwd=None):
 class Server:
     """A running server; a context manager that kills it, and fails if it had ended by itself."""
 
-    def __init__(self, *arguments, threads=2, port=None, directory=None):
+    def __init__(self, *arguments, threads=2, port=None, directory=None, before_start=None):
         self.is_directory_kept = directory is not None
         self.directory = directory or tempfile.mkdtemp(prefix="halcyon-test-")
         self.port = free_port() if port is None else port
@@ -64,7 +64,8 @@ class Server:
         command = [binary(), "--port", self.port, "--bind", "127.0.0.1", "--dir", self.directory, "--threads", threads]
         with open(self.log_path, "wb") as log:
             self.process = subprocess.Popen(
-                [str(word) for word in [*command, *arguments]], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                [str(word) for word in [*command, *arguments]], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                preexec_fn=before_start,
             )
 
     def __enter__(self):

@@ -16,6 +16,7 @@ import clients  # noqa: F401
 import listening  # noqa: F401
 import load  # noqa: F401
 import memory  # noqa: F401
+import no_fork  # noqa: F401
 import persistence  # noqa: F401
 import scripts  # noqa: F401
 import startup  # noqa: F401

@@ -98,6 +98,8 @@ pub struct Process {
     pub system_memory_bytes: u64,
     /// Who this node is in a cluster; if nobody said, the node is called by its run id.
     pub cluster_identity: Option<crate::cluster_face::Identity>,
+    /// Whether the kernel ends the process if it forks.
+    pub is_fork_forbidden: bool,
 }
 
 /// How much a line of the server's log matters.

@@ -6,6 +6,7 @@ mod listeners;
 mod logging;
 mod machine;
 mod mailbox;
+mod no_fork;
 mod persistence;
 mod serve;
 mod shared;
@@ -39,6 +40,7 @@ Directives of Halcyon's own:
        server-cpulist LIST  CPUs that workers are pinned to, as in Redis, or 'auto'
        client-compat MODE   auto, modern or legacy: reply shapes for clients of any age
        log-format FORMAT    text or json
+       no-fork yes|no       have the kernel end the process if it forks or executes; yes by default
 ";
 
 fn main() -> ExitCode {

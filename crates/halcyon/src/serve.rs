@@ -21,7 +21,7 @@ use crate::listeners::Listeners;
 use crate::shared::{LaneTask, Mailbox, ProcessHost, Shared};
 use crate::tls::{Tls, is_tls_directive};
 use crate::worker::Worker;
-use crate::{lane, logging, machine, persistence};
+use crate::{lane, logging, machine, no_fork, persistence};
 
 /// Time between samples of the rates that INFO shows.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
@@ -53,6 +53,7 @@ pub fn serve(args: &[Vec<u8>]) -> Result<(), String> {
     for notice in notices.iter().filter(|notice| !notice.at_default) {
         tracing::warn!("{}", notice.text);
     }
+    let is_fork_forbidden = no_fork::apply(&config);
     machine::fit_maxclients(&config)?;
     if let Err(reason) = machine::apply_oom_score(&config) {
         tracing::warn!("{reason}");
@@ -74,7 +75,7 @@ pub fn serve(args: &[Vec<u8>]) -> Result<(), String> {
     let (saves, saves_wanted) = channel();
     let host = ProcessHost::new(mailboxes.clone(), saves, stopping.clone());
     let config = Arc::new(config);
-    let mut process = describe_process(workers);
+    let mut process = describe_process(workers, is_fork_forbidden);
     if config.bool("cluster-enabled") {
         let file = std::path::PathBuf::from(config.string("cluster-config-file"));
         let (identity, warnings) = Identity::load(&file, random_id());
@@ -193,7 +194,7 @@ fn random_id() -> String {
     format!("{:016x}{:016x}{:08x}", random(), random(), random() as u32)
 }
 
-fn describe_process(workers: usize) -> Process {
+fn describe_process(workers: usize, is_fork_forbidden: bool) -> Process {
     let executable = std::env::current_exe().map(|path| path.display().to_string()).unwrap_or_default();
     Process {
         run_id: random_id(),
@@ -204,6 +205,7 @@ fn describe_process(workers: usize) -> Process {
         workers,
         system_memory_bytes: machine::memory_bytes(),
         cluster_identity: None,
+        is_fork_forbidden,
     }
 }
 

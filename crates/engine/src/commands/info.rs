@@ -153,6 +153,7 @@ fn server(source: &Source<'_>, fields: &mut Fields) {
     fields.add("config_file", config.config_file().unwrap_or("".as_ref()).display());
     fields.add("io_threads_active", u8::from(process.workers > 1));
     fields.add("worker_threads", process.workers);
+    fields.add("no_fork", u8::from(process.is_fork_forbidden));
     listeners(source, port, fields);
 }
 

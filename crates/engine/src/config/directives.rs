@@ -297,6 +297,7 @@ pub static DIRECTIVES: &[Directive] = &[
         .immutable(),
     word("client-compat", CLIENT_COMPAT, "auto"),
     word("log-format", LOG_FORMATS, "text").immutable(),
+    yes("no-fork").immutable(),
     // Network.
     int("port", 0, PORT, 6379),
     list("bind", "* -::*", ListRule::Bind),
