@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
 use rdb::KeyFacts;
-use store::{Instant, OwnedEntry, OwnedValue, access};
+use store::{Instant, OwnedEntry, OwnedValue, Value, access};
 
 use super::IS_LOADING;
 use crate::server::Server;
@@ -29,7 +29,7 @@ pub struct LoadedKey {
     pub db: usize,
     /// Its name.
     pub key: Vec<u8>,
-    /// Its value; an empty collection stands for no key.
+    /// Its value; an empty collection stands for no key, unless it is a stream.
     pub value: OwnedValue,
     /// Its end and its use.
     pub facts: KeyFacts,
@@ -63,7 +63,9 @@ impl Server {
                 expired += 1;
                 continue;
             }
-            if matches!(&value, OwnedValue::Object(value) if value.is_empty()) {
+            // A stream may have lost all its entries and still be one.
+            let has_elements = |value: &Value| matches!(value, Value::Stream(_)) || !value.is_empty();
+            if matches!(&value, OwnedValue::Object(value) if !has_elements(value)) {
                 continue;
             }
             let position = self.keyspace.position(&key);

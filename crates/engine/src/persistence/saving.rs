@@ -121,6 +121,9 @@ impl Server {
         let changes = self.total(|stats| &stats.dirty);
         let libraries = self.scripting.functions.current();
         let snapshot = self.keyspace.begin_snapshot(&held).expect("one-save: whoever saves has claimed it");
+        // Before anybody can change what is in the snapshot.
+        let timed = |database: &store::SnapshotDb| self.keyspace.size(database.db, now_ms).timed_hashes > 0;
+        let has_field_ends = snapshot.databases().iter().any(timed);
         drop(held);
         let state = &self.persistence;
         state
@@ -128,8 +131,6 @@ impl Server {
             .store(snapshot.databases().iter().map(|database| database.keys as u64).sum(), Relaxed);
         state.keys_written.store(0, Relaxed);
         state.kept_peak_bytes.store(0, Relaxed);
-        let timed = |database: &store::SnapshotDb| self.keyspace.size(database.db, now_ms).timed_hashes > 0;
-        let has_field_ends = snapshot.databases().iter().any(timed);
         let version = if has_field_ends { VERSION_WITH_ENDS } else { VERSION_WRITTEN };
         let compression = match self.config.bool("rdbcompression") {
             true => Compression::On,
