@@ -116,6 +116,18 @@ impl Stream {
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
         thresholds: &Thresholds,
     ) {
+        self.append_to_named(id, fields.clone().map(|(name, _)| name), fields, thresholds);
+    }
+
+    /// [`Stream::append`] for entries that are read one after the other from a node: if this one begins a node here, that
+    /// has `names` for the names of its fields, whatever this entry's own are. Entries that are named so are then short.
+    pub fn append_to_named<'a>(
+        &mut self,
+        id: StreamId,
+        names: impl Iterator<Item = &'a [u8]>,
+        fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+        thresholds: &Thresholds,
+    ) {
         assert!(id > self.last_id(), "stream: ids grow");
         let limits = NodeLimits::new(thresholds.stream_node_max_bytes, thresholds.stream_node_max_entries);
         let bytes = fields.clone().map(|(name, value)| name.len() + value.len()).sum();
@@ -123,14 +135,14 @@ impl Stream {
         body.last_id = id;
         body.entries_added += 1;
         let Some(last_rank) = body.entries.len().checked_sub(1) else {
-            body.entries.push_leaf(id, Arc::new(Node::begin(id, fields, None)));
+            body.entries.push_leaf(id, Arc::new(Node::begin(id, names, fields, None)));
             return;
         };
         let next = body.entries.edit(&mut ByRank::existing(last_rank), |shared: &mut Arc<Node>, _| {
             let node = Arc::make_mut(shared);
             if node.is_full(bytes, limits) {
                 node.finish();
-                return Some(Node::begin(id, fields, Some(node)));
+                return Some(Node::begin(id, names, fields, Some(node)));
             }
             node.push(id, fields);
             None

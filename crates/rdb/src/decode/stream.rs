@@ -256,7 +256,11 @@ fn read_node(stream: &mut Stream, id: &[u8], listpack: &[u8], limits: &Threshold
             return Err(UNSORTED);
         }
         let thresholds = if live == 0 { &begins } else { &goes_on };
-        stream.append(id, fields.iter().map(|(name, value)| (&name[..], &value[..])), thresholds);
+        // The names that the node has are kept for it, though the entry that had them may be gone: each entry that refers
+        // to them would cost them again.
+        let names = names.iter().map(Vec::as_slice);
+        let fields = fields.iter().map(|(name, value)| (&name[..], &value[..]));
+        stream.append_to_named(id, names, fields, thresholds);
         live += 1;
     }
     if live != count || elements.0.next().is_some() {

@@ -89,15 +89,16 @@ impl Node {
             + self.listpack_bytes
     }
 
-    /// A node of one entry. `left`: the one before it, whose names it may share.
+    /// A node of one entry, whose own names may be others. `left`: the one before it, whose names it may share.
     pub(super) fn begin<'a>(
         id: StreamId,
+        names: impl Iterator<Item = &'a [u8]>,
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
         left: Option<&Node>,
     ) -> Node {
         let mut texts = Vec::new();
         let (mut count, mut name_bytes) = (0, 0);
-        for (name, _) in fields.clone() {
+        for name in names {
             put_text(&mut texts, name);
             name_bytes += listpack_entry_bytes(name);
             count += 1;
