@@ -174,6 +174,30 @@ def full_disk():
 
 
 @check
+def foreign_file():
+    """a file of which something belongs to a module or a later version is not called damaged, but named"""
+    module = b"\x81\x45\xe2\x52\x38\xdf\x91\x2c\x03"
+    cases = [
+        (b"REDIS0009\x07\x01k" + module + b"\0\xff" + bytes(8), "ReJSON-RL"),
+        (b"REDIS0013\xff" + bytes(8), "version 13"),
+        (b"VALKEY081\x17\x01k\0\xff" + bytes(8), "hash of paths"),
+    ]
+    for content, word in cases:
+        with directory() as path:
+            with open(os.path.join(path, "dump.rdb"), "wb") as file:
+                file.write(content)
+            code, lines = run_to_end("--port", free_port(), "--dir", path)
+            assert code != 0 and any(word in line and "not damaged" in line for line in lines), (code, lines)
+    with directory() as path:
+        with open(os.path.join(path, "dump.rdb"), "wb") as file:
+            file.write(b"REDIS0009\xf7" + module + b"\x02\x01\0\0\x01k\x01v\xff" + bytes(8))
+        with Server(*NO_SAVE_POINTS, directory=path) as server, server.connect() as client:
+            wait_until_loaded(client)
+            expect(client.call("GET", "k"), b"v")
+            assert "ReJSON-RL" in server.log(), server.log()
+
+
+@check
 def damaged_file():
     """a damaged file is not loaded in part: the server says where it is damaged and ends"""
     with directory() as path:

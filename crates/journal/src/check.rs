@@ -191,15 +191,15 @@ fn rdb_part(file: &dyn StoredFile, bytes: u64, keys: &mut u64) -> Result<RdbPart
                 Ok(Event::End) => break Some(Ok(())),
                 Ok(Event::Key(..)) => *keys += 1,
                 Ok(_) => {}
-                Err(ReadError::Corrupt(reason)) => break Some(Err(reason)),
                 Err(ReadError::Short) => break None,
+                Err(reason) => break Some(Err(reason)),
             }
         };
         let taken = input.position();
         position += taken as u64;
         match ended {
             Some(Ok(())) => return Ok(RdbPart::Ended(position)),
-            Some(Err(reason)) => return Ok(RdbPart::Bad { position, reason: reason.to_owned() }),
+            Some(Err(reason)) => return Ok(RdbPart::Bad { position, reason: reason.to_string() }),
             None if read == 0 => {
                 return Ok(RdbPart::Bad { position, reason: "the file ends within it".to_owned() });
             }

@@ -1,5 +1,9 @@
 //! A place in bytes that may go on later.
 
+use std::fmt;
+
+use crate::foreign::Unsupported;
+
 /// Why a value could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadError {
@@ -7,6 +11,18 @@ pub enum ReadError {
     Short,
     /// The bytes are no value; the text says what is wrong with them.
     Corrupt(&'static str),
+    /// The bytes are sound, and nothing that this codec knows.
+    Unsupported(Unsupported),
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ReadError::Short => to.write_str("it ends too early"),
+            ReadError::Corrupt(why) => to.write_str(why),
+            ReadError::Unsupported(what) => what.fmt(to),
+        }
+    }
 }
 
 /// A place in a slice of bytes.

@@ -6,12 +6,13 @@ use base::num::{I64_TEXT_BYTES_MAX, parse_f64};
 use store::{Hash, List, OwnedValue, Set, Thresholds, Typed, Value, ZInsert, ZSet};
 
 use crate::cursor::{Cursor, ReadError};
+use crate::foreign::{ModuleType, Unsupported};
 use crate::intset;
 use crate::listpack::{Item, Listpack};
 use crate::wire::{length, string};
 use crate::ziplist::Ziplist;
 use crate::zipmap::Zipmap;
-use crate::{VERSION_VALKEY, code};
+use crate::{VERSION_VALKEY, VERSION_WITH_ENDS, code};
 use stream::StreamDecoder;
 
 const DUPLICATE: ReadError = ReadError::Corrupt("an element that comes twice");
@@ -20,6 +21,11 @@ const NO_END: ReadError = ReadError::Corrupt("a field's end that is no time");
 /// The latest end that a field may have: Redis keeps 48 bits, of which one value means none.
 const END_MS_MAX: i64 = (1 << 48) - 2;
 const NO_SCORE: ReadError = ReadError::Corrupt("a score that is no number");
+const PATH_HASH: ReadError =
+    ReadError::Unsupported(Unsupported::Feature("a hash of paths, a type that only Valkey from 9.2 on has"));
+const EARLY_ENDS: ReadError = ReadError::Unsupported(Unsupported::Feature(
+    "a hash with ends of fields as release candidates of Redis 7.4 wrote it: load and save it with a release",
+));
 
 /// Reads one value. Holds what was read of it when the bytes end early.
 pub struct ValueDecoder {
@@ -41,6 +47,8 @@ enum State {
     Soonest,
     /// That, and a hash with ends in one string.
     PackedEnds,
+    /// What only a module can read, after its type.
+    Module,
 }
 
 #[derive(Clone, Copy)]
@@ -93,13 +101,18 @@ impl ValueDecoder {
             code::HASH_LISTPACK => State::Packed(Packing::HashListpack),
             code::ZSET_LISTPACK => State::Packed(Packing::ZSetListpack),
             code::SET_LISTPACK => State::Packed(Packing::SetListpack),
-            code::HASH_ENDS => State::Soonest,
-            code::HASH_LISTPACK_ENDS => State::PackedEnds,
+            code::HASH_ENDS if version < VERSION_VALKEY => State::Soonest,
+            code::HASH_LISTPACK_ENDS if version < VERSION_VALKEY => State::PackedEnds,
             code::HASH_VALKEY_ENDS if version >= VERSION_VALKEY => {
                 State::Counted(Elements::ValkeyEnds(Hash::new()))
             }
             code::STREAM_1 | code::STREAM_2 | code::STREAM_3 => {
                 State::Stream(Box::new(StreamDecoder::new(code)))
+            }
+            code::MODULE_1 | code::MODULE_2 => State::Module,
+            code::HASH_VALKEY_PATHS if version > VERSION_VALKEY => return Err(PATH_HASH),
+            code::HASH_VALKEY_ENDS | code::HASH_VALKEY_PATHS if version == VERSION_WITH_ENDS => {
+                return Err(EARLY_ENDS);
             }
             _ => return Err(ReadError::Corrupt("a type that is not known")),
         };
@@ -156,6 +169,10 @@ impl ValueDecoder {
                 input.take(8)?;
                 let hash = hash_with_ends(Listpack::new(&string(input)?)?, thresholds)?;
                 Ok(Some(OwnedValue::Object(hash.into_value())))
+            }
+            State::Module => {
+                let module = ModuleType(length(input)?);
+                Err(ReadError::Unsupported(Unsupported::Module(module)))
             }
             State::Stream(stream) => {
                 let read = stream.step(input, thresholds)?;

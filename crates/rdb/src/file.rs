@@ -11,15 +11,22 @@ use store::{OwnedValue, Thresholds};
 use crate::cursor::{Cursor, ReadError};
 use crate::decode::ValueDecoder;
 use crate::encode::Compression;
+use crate::foreign::{ModuleType, Unsupported};
 use crate::wire::{StringWriter, length, put_length, string};
-use crate::{VERSION_WRITTEN, code, crc64, reads_version};
+use crate::{VERSION_VALKEY, VERSION_WRITTEN, code, crc64, reads_version};
 
 /// First bytes of the records that are no keys. The numbers are the format's.
 pub(crate) mod opcode {
+    /// A command within the file, in Valkey from 9.2 on.
+    pub const UPDATE: u8 = 0xf2;
+    /// Slots that are being moved to this server, in Valkey from 9.0 on.
+    pub const SLOT_IMPORT: u8 = 0xf3;
     /// Slot, its keys, its keys with an end: a hint.
     pub const SLOT_INFO: u8 = 0xf4;
     /// A library's code.
     pub const FUNCTION: u8 = 0xf5;
+    /// A function of a release candidate.
+    pub const FUNCTION_1: u8 = 0xf6;
     /// What a module saved for itself.
     pub const MODULE_AUX: u8 = 0xf7;
     /// Seconds since the next key was used.
@@ -38,6 +45,16 @@ pub(crate) mod opcode {
     pub const SELECT: u8 = 0xfe;
     pub const END: u8 = 0xff;
 }
+
+const UPDATES: ReadError = ReadError::Unsupported(Unsupported::Feature(
+    "commands among the keys, as Valkey 9.2 saves without a fork: have it save with one",
+));
+const MOVING_SLOTS: ReadError = ReadError::Unsupported(Unsupported::Feature(
+    "slots that were being moved when Valkey saved: save again when they have arrived",
+));
+const EARLY_FUNCTION: ReadError = ReadError::Unsupported(Unsupported::Feature(
+    "a function as release candidates of Redis 7.0 wrote it: load and save it with a release",
+));
 
 const HEADER_BYTES: u64 = 9;
 /// Older files have no checksum.
@@ -66,7 +83,9 @@ pub enum Event {
     Select(u64),
     /// How many keys it has, and how many of them end.
     Resize(u64, u64),
-    /// A key. Its value may be a collection without elements, which stands for no key.
+    /// Something that the module of this type saved beside its keys, which was passed over.
+    ModuleAux(ModuleType),
+    /// A key. Its value may be a collection without elements, which stands for no key unless it is a stream.
     Key(Vec<u8>, OwnedValue, KeyFacts),
     /// The file is whole, and its checksum right.
     End,
@@ -242,9 +261,13 @@ impl FileDecoder {
                 return Ok(None);
             }
             opcode::MODULE_AUX => {
+                let module = ModuleType(length(input)?);
                 skip_module(input)?;
-                return Ok(None);
+                Event::ModuleAux(module)
             }
+            opcode::UPDATE if self.version > VERSION_VALKEY => return Err(UPDATES),
+            opcode::SLOT_IMPORT if self.version >= VERSION_VALKEY => return Err(MOVING_SLOTS),
+            opcode::FUNCTION_1 => return Err(EARLY_FUNCTION),
             opcode::END => {
                 self.state = State::Footer;
                 return Ok(None);
@@ -261,19 +284,22 @@ impl FileDecoder {
 }
 
 fn version_of(header: &[u8]) -> Result<u16, ReadError> {
-    let digits = header.strip_prefix(b"REDIS").or_else(|| header.strip_prefix(b"VALKEY"));
+    let by_redis = header.strip_prefix(b"REDIS");
+    let digits = by_redis.or_else(|| header.strip_prefix(b"VALKEY"));
     let digits = digits.filter(|digits| digits.iter().all(u8::is_ascii_digit));
     let digits = digits.ok_or(ReadError::Corrupt("a file that is no RDB file"))?;
     let version = digits.iter().fold(0, |version, digit| version * 10 + u16::from(digit - b'0'));
-    if version == 0 || !reads_version(version) {
-        return Err(ReadError::Corrupt("a file of a version that is not known"));
+    if version == 0 || by_redis.is_none() != (version >= VERSION_VALKEY) {
+        return Err(ReadError::Corrupt("a file whose version is not its maker's"));
+    }
+    if !reads_version(version) {
+        return Err(ReadError::Unsupported(Unsupported::Version(version)));
     }
     Ok(version)
 }
 
-/// Passes over what a module saved: its number, then pairs of a kind and a value up to kind 0.
+/// Passes over what a module saved: pairs of a kind and a value up to kind 0.
 fn skip_module(input: &mut Cursor<'_>) -> Result<(), ReadError> {
-    length(input)?;
     loop {
         match length(input)? {
             0 => return Ok(()),
@@ -319,7 +345,7 @@ mod tests {
     }
 
     /// What a file tells, read in pieces of `step` bytes.
-    fn read(bytes: &[u8], step: usize) -> Result<Vec<String>, &'static str> {
+    fn read(bytes: &[u8], step: usize) -> Result<Vec<String>, String> {
         let mut decoder = FileDecoder::new(Thresholds::default());
         let (mut told, mut start, mut end) = (Vec::new(), 0, step);
         loop {
@@ -337,14 +363,21 @@ mod tests {
                     format!("{} {} {facts:?}", key.escape_ascii(), text.escape_ascii())
                 }
                 Ok(Event::Key(_, OwnedValue::Object(value), _)) => format!("{} elements", value.len()),
-                Err(ReadError::Corrupt(why)) => return Err(why),
-                Err(ReadError::Short) if end >= bytes.len() => return Err("short"),
+                Ok(Event::ModuleAux(module)) => format!("of module {module}"),
+                Err(error @ (ReadError::Corrupt(_) | ReadError::Unsupported(_))) => {
+                    return Err(error.to_string());
+                }
+                Err(ReadError::Short) if end >= bytes.len() => return Err("short".to_owned()),
                 Err(ReadError::Short) => {
                     end += step;
                     continue;
                 }
             });
         }
+    }
+
+    fn refused(why: &str) -> Result<Vec<String>, String> {
+        Err(why.to_owned())
     }
 
     #[test]
@@ -367,19 +400,60 @@ mod tests {
     #[test]
     fn a_file_that_is_not_whole_or_changed_is_refused() {
         let file = sample();
-        assert!((0..file.len()).step_by(997).all(|end| read(&file[..end], 4096) == Err("short")));
+        assert!((0..file.len()).step_by(997).all(|end| read(&file[..end], 4096) == refused("short")));
         let mut changed = file.clone();
         changed[13] ^= 1;
-        assert_eq!(read(&changed, 4096), Err("a checksum that is not the file's"));
-        assert_eq!(read(b"REDIS0013", 9), Err("a file of a version that is not known"));
-        assert_eq!(read(b"VALKEY080\xff\0\0\0\0\0\0\0\0", 9), Ok(vec!["version 80".to_owned()]));
-        assert_eq!(read(b"SQLite fo", 9), Err("a file that is no RDB file"));
+        assert_eq!(read(&changed, 4096), refused("a checksum that is not the file's"));
+        for unknown in [b"REDIS0013", b"REDIS0079", b"VALKEY082"] {
+            let why = read(unknown, 9).expect_err("a version of the future");
+            assert!(why.contains("versions 1 to 12 of Redis and 80 to 81 of Valkey are read"), "{why}");
+        }
+        for version in ["080", "081"] {
+            let file = [b"VALKEY", version.as_bytes(), b"\xff\0\0\0\0\0\0\0\0"].concat();
+            assert_eq!(read(&file, 9), Ok(vec![format!("version {}", &version[1..])]));
+        }
+        for (header, why) in [
+            (b"SQLite fo", "a file that is no RDB file"),
+            (b"REDIS0080", "a file whose version is not its maker's"),
+            (b"VALKEY010", "a file whose version is not its maker's"),
+            (b"REDIS0000", "a file whose version is not its maker's"),
+        ] {
+            assert_eq!(read(header, 9), refused(why));
+        }
+    }
+
+    /// The length of a module type with this number.
+    fn module_type() -> Vec<u8> {
+        // `ReJSON-RL`, encoding 3.
+        [&[0x81][..], &0x45e2_5238_df91_2c03u64.to_be_bytes()].concat()
     }
 
     #[test]
-    fn what_modules_saved_is_passed_over() {
-        let file =
-            b"REDIS0009\xf7\x05\x02\x01\x05\x03abc\x04\0\0\0\0\0\0\0\0\0\xf4\x01\x02\x03\xff\0\0\0\0\0\0\0\0";
-        assert_eq!(read(file, 1), Ok(vec!["version 9".to_owned()]));
+    fn what_modules_saved_beside_keys_is_passed_over_by_name() {
+        let rest = b"\x02\x01\x05\x03abc\x04\0\0\0\0\0\0\0\0\0\xf4\x01\x02\x03\xff\0\0\0\0\0\0\0\0";
+        let file = [b"REDIS0009\xf7", &module_type()[..], rest].concat();
+        for step in [1, 1000] {
+            let told = ["version 9", "of module ReJSON-RL"].map(str::to_owned).to_vec();
+            assert_eq!(read(&file, step), Ok(told));
+        }
+    }
+
+    #[test]
+    fn what_only_others_can_read_is_told_by_name() {
+        let json = [b"REDIS0009\x07\x01k", &module_type()[..]].concat();
+        for (file, why) in [
+            (&json[..], "a value of type ReJSON-RL (encoding 3), which belongs to a module"),
+            (b"VALKEY081\x17\x01k", "a hash of paths"),
+            (b"VALKEY080\x17\x01k", "a type that is not known"),
+            (b"REDIS0012\x16\x01k", "release candidates of Redis 7.4"),
+            (b"VALKEY081\xf2", "commands among the keys"),
+            (b"VALKEY080\xf3", "slots that were being moved"),
+            (b"REDIS0010\xf6", "release candidates of Redis 7.0"),
+            (b"VALKEY080\x18\x01k", "a type that is not known"),
+            (b"REDIS0012\xf3", "a type that is not known"),
+        ] {
+            let told = read(file, 1).expect_err("nothing that is read");
+            assert!(told.contains(why), "{told}");
+        }
     }
 }

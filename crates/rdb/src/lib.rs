@@ -10,8 +10,8 @@
 //! type needs it. A reader of any later version reads it too.
 //!
 //! # What is read
-//! What Redis 2.6 to 8.0 and Valkey 9.0 write. Bytes are trusted in nothing: a length is believed as far as there are
-//! bytes to fill it, counts and offsets are checked against what is there, and members must be distinct.
+//! What Redis 2.6 to 8.0 and Valkey up to 9.2 write. Bytes are trusted in nothing: a length is believed as far as there
+//! are bytes to fill it, counts and offsets are checked against what is there, and members must be distinct.
 //!
 //! | code | type | since version |
 //! |---|---|---|
@@ -23,6 +23,7 @@
 //! | 20 | set as listpack | 11 |
 //! | 24, 25 | hash with fields that end: element by element, as listpack | 12 |
 //! | 22 | likewise, element by element, by Valkey | 80 |
+//! | 6, 7 | a module's, of which only the type's name is told | 8 |
 //! | 15, 19, 21 | stream: with consumer groups; with what it had before; with when consumers were active | 9, 10, 11 |
 
 pub mod crc64;
@@ -30,6 +31,7 @@ mod cursor;
 mod decode;
 mod encode;
 mod file;
+mod foreign;
 pub mod functions;
 mod intset;
 mod listpack;
@@ -44,8 +46,11 @@ pub use cursor::{Cursor, ReadError};
 pub use decode::ValueDecoder;
 pub use encode::{Compression, ValueEncoder};
 pub use file::{Event, FileDecoder, KeyFacts, RecordEncoder, end};
+pub use foreign::{ModuleType, Unsupported};
 pub use snapshot::{Accesses, Piece, SnapshotEncoder};
 pub use store::Thresholds;
+/// The allocator that counts: for programs that bound what reading costs.
+pub use store::alloc;
 
 /// Codes of value types. The numbers are the format's.
 pub mod code {
@@ -56,6 +61,9 @@ pub mod code {
     pub const ZSET_TEXT: u8 = 3;
     pub const HASH: u8 = 4;
     pub const ZSET: u8 = 5;
+    /// Of a release candidate.
+    pub const MODULE_1: u8 = 6;
+    pub const MODULE_2: u8 = 7;
     pub const HASH_ZIPMAP: u8 = 9;
     pub const LIST_ZIPLIST: u8 = 10;
     pub const SET_INTSET: u8 = 11;
@@ -70,6 +78,8 @@ pub mod code {
     pub const HASH_LISTPACK_ENDS: u8 = 25;
     /// In versions of Valkey's; in Redis's the code was used before a release and by nothing since.
     pub const HASH_VALKEY_ENDS: u8 = 22;
+    /// Likewise; Valkey's from version 81 on.
+    pub const HASH_VALKEY_PATHS: u8 = 23;
     pub const STREAM_1: u8 = 15;
     pub const STREAM_2: u8 = 19;
     pub const STREAM_3: u8 = 21;
@@ -83,8 +93,10 @@ const VERSION_READ_MAX: u16 = 12;
 pub const VERSION_WITH_ENDS: u16 = 12;
 /// The version of Valkey 9.0, whose numbers begin there.
 const VERSION_VALKEY: u16 = 80;
+/// The newest version of Valkey's that is read, that of 9.2.
+const VERSION_VALKEY_READ_MAX: u16 = 81;
 
 /// True if this codec reads a payload or file of that version.
 pub fn reads_version(version: u16) -> bool {
-    version <= VERSION_READ_MAX || version == VERSION_VALKEY
+    version <= VERSION_READ_MAX || (VERSION_VALKEY..=VERSION_VALKEY_READ_MAX).contains(&version)
 }

@@ -42,11 +42,16 @@ pub fn load(server: &Server, storage: &dyn Storage, path: &Path) -> Result<(), S
         drop(receiver);
         let mut reading = Reading::new(server, file, batches);
         reading.run().map_err(|reason| {
-            format!(
-                "{} is damaged at byte {} of {total_bytes}: {reason}. Restore it from a copy, or move it away to start without its data.",
-                path.display(),
-                reading.at
-            )
+            let (path, at) = (path.display(), reading.at);
+            if reading.is_sound {
+                format!(
+                    "{path} cannot be loaded here: at byte {at} of {total_bytes} it has {reason}. It is not damaged. Load it with the server that wrote it, or move it away to start without its data."
+                )
+            } else {
+                format!(
+                    "{path} is damaged at byte {at} of {total_bytes}: {reason}. Restore it from a copy, or move it away to start without its data."
+                )
+            }
         })
     })?;
     let loading = &server.persistence.loading;
@@ -75,6 +80,8 @@ struct Reading<'a> {
     /// What was read and not decoded, and where in the file it stands.
     buffer: Vec<u8>,
     at: u64,
+    /// Reading ended at something that is no damage.
+    is_sound: bool,
     db: usize,
     batch: Batch,
     batches: SyncSender<Batch>,
@@ -84,7 +91,17 @@ struct Reading<'a> {
 impl Reading<'_> {
     fn new(server: &Server, file: Arc<dyn StoredFile>, batches: SyncSender<Batch>) -> Reading<'_> {
         let (buffer, batch) = (Vec::new(), Batch::with_capacity(BATCH_KEYS));
-        Reading { server, file, buffer, at: 0, db: 0, batch, batches, reported: Instant::now() }
+        Reading {
+            server,
+            file,
+            buffer,
+            at: 0,
+            is_sound: false,
+            db: 0,
+            batch,
+            batches,
+            reported: Instant::now(),
+        }
     }
 
     /// Reads to the file's end.
@@ -109,8 +126,9 @@ impl Reading<'_> {
                         }
                     }
                     Err(ReadError::Short) => break input.position(),
-                    Err(ReadError::Corrupt(reason)) => {
-                        decoded = Err(reason.to_owned());
+                    Err(error @ (ReadError::Corrupt(_) | ReadError::Unsupported(_))) => {
+                        self.is_sound = matches!(error, ReadError::Unsupported(_));
+                        decoded = Err(error.to_string());
                         break input.position();
                     }
                 }
@@ -178,6 +196,9 @@ fn take(
             let restored = server.scripting.functions.restore(server, &[code], Restore::Append);
             restored.map_err(|fault| format!("a library of functions: {}", fault.bytes().escape_ascii()))?;
         }
+        Event::ModuleAux(module) => tracing::warn!(
+            "The file has data of module type {module}, which is left out: Halcyon has no modules"
+        ),
         Event::Version(_) | Event::Aux(..) | Event::Resize(..) | Event::End => {}
     }
     Ok(())

@@ -257,7 +257,8 @@ fn fields_that_end_are_read_in_all_their_forms() {
     assert_eq!(read(&body).as_deref(), Ok("a=1 c=d until 70000"));
     let valkey = b"\x16\x02\x01a\x01b\xff\xff\xff\xff\xff\xff\xff\xff\x01c\x01d\0\0\x01\0\0\0\0\0";
     assert_eq!(read_version(valkey, 80).as_deref(), Ok("a=b c=d until 65536"));
-    assert_eq!(read(valkey), Err(ReadError::Corrupt("a type that is not known")));
+    assert_eq!(read(valkey), Err(EARLY_ENDS));
+    assert_eq!(read_version(valkey, 11), Err(ReadError::Corrupt("a type that is not known")));
     let late = [&[code::HASH_ENDS][..], &[0xff; 8], b"\x01\x02\x01a\x01b"].concat();
     assert_eq!(read(&late), Err(NO_END));
 }
@@ -277,9 +278,10 @@ fn the_sign_of_zero_is_kept_where_redis_keeps_it() {
 
 #[test]
 fn what_is_wrong_is_said() {
-    let cases: [(Vec<u8>, ReadError); 16] = [
-        (b"\x06\x00".to_vec(), ReadError::Corrupt("a type that is not known")),
-        (b"\x16\x00".to_vec(), ReadError::Corrupt("a type that is not known")),
+    let cases: [(Vec<u8>, ReadError); 17] = [
+        (b"\x08\x00".to_vec(), ReadError::Corrupt("a type that is not known")),
+        (b"\x07\x02".to_vec(), ReadError::Unsupported(Unsupported::Module(ModuleType(2)))),
+        (b"\x16\x00".to_vec(), EARLY_ENDS),
         (b"\x00\x01ab".to_vec(), ReadError::Corrupt("bytes after the value")),
         (b"\x00\x02a".to_vec(), ReadError::Short),
         (b"\x02\x00".to_vec(), ReadError::Corrupt("a collection without elements")),
