@@ -1,24 +1,23 @@
 //! Damaged payloads at the codec and at RESTORE: each must be taken or refused, and what is taken must be a value like
 //! any other. Their checksums are right, so that nothing is refused before it is looked at.
 
-mod mutate;
-mod seeds;
+pub mod seeds;
 
 use std::io;
 use std::panic::catch_unwind;
 use std::time::Instant;
 
-use rdb::payload::{self, Checksum};
-use rdb::{Compression, ReadError, Thresholds};
+use rdb::payload::{self, Checksum, FOOTER_BYTES};
+use rdb::{Compression, ReadError, Thresholds, crc64};
 use resp::Value;
 
 use crate::duo::{Args, Disagreement, args_of};
 use crate::link::Link;
+use crate::mutate::Mutator;
 use crate::options::Options;
 use crate::server::{DEFAULT, SMALL, Server};
 use crate::tally::Tally;
 use crate::value::Reply;
-use mutate::Mutator;
 
 /// Payloads sent to the server together.
 const PIPELINE: usize = 50;
@@ -26,6 +25,12 @@ const PIPELINE: usize = 50;
 const BATCHES_PER_ROUND: usize = 200;
 /// Resident memory may stand this much above its start once the server is empty.
 const GROWTH_BYTES_MAX: u64 = 256 << 20;
+/// The beginning of a payload holds types, lengths and counts.
+const HEAD_BYTES: usize = 40;
+/// Type codes up to this are tried on any body.
+const CODE_MAX: u8 = 26;
+/// Versions in footers, of which some are not known.
+const VERSIONS: [u8; 8] = [1, 9, 11, 12, 13, 80, 80, 81];
 /// What the server says of a payload that is no value.
 const REFUSALS: [&[u8]; 2] = [b"ERR Bad data format", b"ERR DUMP payload version or checksum are wrong"];
 
@@ -40,8 +45,9 @@ pub fn run(options: &Options) -> io::Result<Tally> {
         payloads.extend(seeds::dumped(&server, options.seed)?);
         // The oracle has encodings that Halcyon only reads.
         payloads.extend(seeds::dumped(&Server::start(&options.binaries.oracle, setup, &[])?, options.seed)?);
+        payloads.iter_mut().for_each(|payload| payload.truncate(payload.len() - FOOTER_BYTES));
         let mut fuzzer = Fuzzer {
-            mutator: Mutator::new(options.seed + index as u64, payloads),
+            mutator: Mutator::new(options.seed + index as u64, payloads, HEAD_BYTES, CODE_MAX),
             link: server.connect()?,
             resident_start: server.resident_bytes(),
             taken: 0,
@@ -77,7 +83,7 @@ struct Fuzzer {
 impl Fuzzer {
     fn run(&mut self, server: &Server, cases: usize, tally: &mut Tally) -> io::Result<()> {
         for round in 0..cases.div_ceil(PIPELINE) {
-            let payloads: Vec<Vec<u8>> = (0..PIPELINE).map(|_| self.mutator.payload()).collect();
+            let payloads: Vec<Vec<u8>> = (0..PIPELINE).map(|_| self.payload()).collect();
             for payload in &payloads {
                 match decode(payload) {
                     Ok(is_value) => self.taken += usize::from(is_value),
@@ -90,6 +96,17 @@ impl Fuzzer {
             }
         }
         self.check_memory(server)
+    }
+
+    /// The next payload, with a right checksum.
+    fn payload(&mut self) -> Vec<u8> {
+        let mut payload = self.mutator.body();
+        let rng = &mut self.mutator.rng;
+        let version = if rng.u8(..8) == 0 { VERSIONS[rng.usize(..VERSIONS.len())] } else { 10 };
+        payload.extend_from_slice(&[version, 0]);
+        let crc = crc64::update(0, &payload);
+        payload.extend_from_slice(&crc.to_le_bytes());
+        payload
     }
 
     /// Restores each payload, and has whatever became of it walked through and written again.

@@ -1,4 +1,5 @@
-//! Proof that Halcyon behaves as Redis does: the differential suite and the fuzzers of commands and payloads.
+//! Proof that Halcyon behaves as Redis does: the differential suite, files that go from one server to the other, and
+//! the fuzzers of commands, payloads and files.
 
 mod concurrency;
 mod differences;
@@ -9,8 +10,11 @@ mod duo;
 mod events;
 mod fuzz;
 mod fuzz_lua;
+mod fuzz_rdb;
 mod fuzz_restore;
+mod interchange;
 mod link;
+mod mutate;
 mod options;
 mod random;
 mod rules;
@@ -26,6 +30,10 @@ use std::process::ExitCode;
 
 use options::{Mode, Options};
 
+/// Counts what is allocated, so that `fuzz-rdb` sees what a file costs.
+#[global_allocator]
+static ALLOCATOR: rdb::alloc::Counting = rdb::alloc::Counting;
+
 fn main() -> ExitCode {
     let options = match Options::parse(std::env::args().skip(1)) {
         Ok(options) => options,
@@ -38,6 +46,8 @@ fn main() -> ExitCode {
         Mode::Differential => differential::run(&options),
         Mode::FuzzCommands => fuzz::run(&options),
         Mode::FuzzRestore => fuzz_restore::run(&options),
+        Mode::FuzzRdb => fuzz_rdb::run(&options),
+        Mode::Interchange => interchange::run(&options),
         Mode::FuzzLua => fuzz_lua::run(&options),
         Mode::Concurrency => concurrency::run(&options),
     };

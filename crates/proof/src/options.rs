@@ -9,6 +9,8 @@ pub const USAGE: &str = "\
 proof differential [OPTIONS]   Halcyon and a real redis-server side by side
 proof fuzz-commands [OPTIONS]  random garbage at Halcyon's commands
 proof fuzz-restore [OPTIONS]   damaged payloads at the codec and at Halcyon's RESTORE
+proof fuzz-rdb [OPTIONS]       damaged RDB files at the reader
+proof interchange [OPTIONS]    RDB files from Halcyon to real servers and back, and the other way round
 proof fuzz-lua [OPTIONS]       Lua sources, whole and broken, at Halcyon's scripts
 proof concurrency [OPTIONS]    many connections on four workers, checked for a serial order
 
@@ -17,12 +19,12 @@ proof concurrency [OPTIONS]    many connections on four workers, checked for a s
   --halcyon-arg ARG one more argument for Halcyon's side (repeat it; to see the suite fail)
   --seed N          where random sequences start (default 1)
   --commands N      random commands in all (default 200000; fuzz-commands: 100000)
-  --cases N         damaged payloads or Lua sources in all (default 100000)
-  --seconds N       time that `concurrency` takes (default 12)
+  --cases N         damaged payloads, files or Lua sources in all (default 100000)
+  --seconds N       time that `concurrency` and `interchange` take (default 12)
   --only FAMILY     one family: strings, keys, lists, hashes, sets, sorted_sets, server ...
   --scripts-only    no random commands
   --random-only     no scripts
-  --replay FILE     only the sequence a failure wrote
+  --replay FILE     only the sequence, or file, that a failure wrote
   --scripts DIR     where the scripts are (default tests/differential)";
 
 /// What to do.
@@ -31,7 +33,9 @@ pub enum Mode {
     Differential,
     FuzzCommands,
     FuzzRestore,
+    FuzzRdb,
     FuzzLua,
+    Interchange,
     Concurrency,
 }
 
@@ -58,6 +62,8 @@ impl Options {
             Some("differential") => Mode::Differential,
             Some("fuzz-commands") => Mode::FuzzCommands,
             Some("fuzz-restore") => Mode::FuzzRestore,
+            Some("fuzz-rdb") => Mode::FuzzRdb,
+            Some("interchange") => Mode::Interchange,
             Some("fuzz-lua") => Mode::FuzzLua,
             Some("concurrency") => Mode::Concurrency,
             _ => return Err(USAGE.to_owned()),

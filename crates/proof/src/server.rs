@@ -51,6 +51,8 @@ pub static CLUSTER: Setup = Setup {
     directives_since_7_2: &[],
 };
 
+/// The data's file.
+const RDB_NAME: &str = "dump.rdb";
 /// Ports above this have no cluster bus port.
 const PORT_MAX: u16 = 55_000;
 const START_TIMEOUT: Duration = Duration::from_secs(10);
@@ -67,11 +69,24 @@ pub struct Server {
 impl Server {
     /// Starts `binary` and waits until it answers PING.
     pub fn start(binary: &Path, setup: &Setup, extra: &[&str]) -> io::Result<Server> {
+        Server::start_with_file(binary, setup, extra, None)
+    }
+
+    /// `start`, with this for a `dump.rdb`; waits until it is loaded.
+    pub fn start_with_file(
+        binary: &Path,
+        setup: &Setup,
+        extra: &[&str],
+        rdb: Option<&[u8]>,
+    ) -> io::Result<Server> {
         let version = Command::new(binary).arg("--version").output().map_err(|error| {
             io::Error::new(error.kind(), format!("cannot run {}: {error}", binary.display()))
         })?;
         let is_redis_7_0 = String::from_utf8_lossy(&version.stdout).contains("v=7.0.");
         let directory = fresh_directory()?;
+        if let Some(rdb) = rdb {
+            fs::write(directory.join(RDB_NAME), rdb)?;
+        }
         let port = free_port()?;
         let mut command = command_of(binary);
         command
@@ -104,6 +119,15 @@ impl Server {
         Link::open(self.port)
     }
 
+    /// Has the server save its data; the file.
+    pub fn save(&self, link: &mut Link) -> io::Result<Vec<u8>> {
+        let saved = link.call(&["SAVE"])?;
+        if saved.is_error() {
+            return Err(io::Error::other(format!("SAVE: {}", saved.notation())));
+        }
+        fs::read(self.directory.join(RDB_NAME))
+    }
+
     /// Whether the process still runs.
     pub fn is_alive(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
@@ -128,7 +152,7 @@ impl Server {
         let deadline = Instant::now() + START_TIMEOUT;
         loop {
             if let Ok(mut link) = self.connect()
-                && link.call(&["PING"]).is_ok()
+                && link.call(&["PING"]).is_ok_and(|reply| !reply.is_error())
             {
                 return Ok(());
             }

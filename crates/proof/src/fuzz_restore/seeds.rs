@@ -6,6 +6,7 @@ use rdb::crc64;
 use resp::Value;
 
 use crate::duo::{args, args_of};
+use crate::link::Link;
 use crate::random::{FAMILIES, FAMILIES_APART, Generator};
 use crate::server::Server;
 use crate::value::Reply;
@@ -32,13 +33,19 @@ const COMMANDS: &[&str] = &[
     "SET seed:text aaaaaaaaaaaaaaaaaaaabbbbbbbbbbbbbbbbbbbbaaaaaaaaaaaaaaaaaaaabbbbbbbbbbbbbbbbbbbb",
 ];
 
-/// The payloads of a server that was filled at random.
-pub fn dumped(server: &Server, seed: u64) -> io::Result<Vec<Vec<u8>>> {
-    let mut link = server.connect()?;
+/// Makes a small value of every kind.
+pub fn fill(link: &mut Link) -> io::Result<()> {
     for command in COMMANDS {
         // What a server does not have is left out.
         link.run(&args(&command.split(' ').collect::<Vec<_>>()))?;
     }
+    Ok(())
+}
+
+/// The payloads of a server that was filled at random.
+pub fn dumped(server: &Server, seed: u64) -> io::Result<Vec<Vec<u8>>> {
+    let mut link = server.connect()?;
+    fill(&mut link)?;
     for number in 0..200 {
         let (field, long) = (format!("field:{number}"), "x".repeat(number));
         link.call(&["HSET", "seed:table", &field, &long])?;
@@ -67,7 +74,7 @@ pub fn dumped(server: &Server, seed: u64) -> io::Result<Vec<Vec<u8>>> {
     Ok(payloads)
 }
 
-/// Values of the types of Redis 2.2 to 6.2 that later versions only read, and of those of Redis 7.2 and Valkey.
+/// Bodies with a footer: values of the types of Redis 2.2 to 6.2 that later versions only read, and of those of Redis 7.2 and Valkey.
 pub fn old_types() -> Vec<Vec<u8>> {
     const ZIPLIST: &[u8] = b"\x1d\x1d\0\0\0\x14\0\0\0\x04\0\0\x01a\x03\xf3\x02\x02bc\x04\xc0\x10\x27\xff";
     const LISTPACK: &[u8] = b"\x14\x14\0\0\0\x04\0\x81a\x02\x01\x01\x82bc\x03\xc1\x2c\x02\xff";
