@@ -76,12 +76,12 @@ pub fn dumped(server: &Server, seed: u64) -> io::Result<Vec<Vec<u8>>> {
 
 /// Bodies with a footer: values of the types of Redis 2.2 to 6.2 that later versions only read, and of those of Redis 7.2 and Valkey.
 pub fn old_types() -> Vec<Vec<u8>> {
-    const ZIPLIST: &[u8] = b"\x1d\x1d\0\0\0\x14\0\0\0\x04\0\0\x01a\x03\xf3\x02\x02bc\x04\xc0\x10\x27\xff";
-    const LISTPACK: &[u8] = b"\x14\x14\0\0\0\x04\0\x81a\x02\x01\x01\x82bc\x03\xc1\x2c\x02\xff";
+    const ZIPLIST: &[u8] = b"\x18\x18\0\0\0\x13\0\0\0\x04\0\0\x01a\x03\xf3\x02\x02bc\x04\xc0\x10\x27\xff";
+    const LISTPACK: &[u8] = b"\x13\x13\0\0\0\x04\0\x81a\x02\x01\x01\x82bc\x03\xc1\x2c\x02\xff";
     let bodies: Vec<Vec<u8>> = vec![
         b"\x03\x02\x01a\x031.5\x01b\xff".to_vec(),
         b"\x01\x03\x01a\xc0\x07\x02bc".to_vec(),
-        b"\x09\x11\x02\x03foo\x03\x00bar\x01a\x02\x01hi.\xff".to_vec(),
+        b"\x09\x12\x02\x03foo\x03\x00bar\x01a\x02\x01hi.\xff".to_vec(),
         [&[10], ZIPLIST].concat(),
         [&[12], ZIPLIST].concat(),
         [&[13], ZIPLIST].concat(),
@@ -93,7 +93,7 @@ pub fn old_types() -> Vec<Vec<u8>> {
         b"\x18\0\0\0\0\0\x01\0\0\x02\x01\x01a\x01b\0\x01c\x01d".to_vec(),
         [
             &b"\x19\0\0\0\0\0\x01\0\0"[..],
-            b"\x16\x16\0\0\0\x06\0\x81a\x02\x01\x01\0\x01\x81b\x02\x02\x01\x05\x01\xff",
+            b"\x15\x15\0\0\0\x06\0\x81a\x02\x01\x01\0\x01\x81b\x02\x02\x01\x05\x01\xff",
         ]
         .concat(),
         b"\x16\x02\x01a\x01b\xff\xff\xff\xff\xff\xff\xff\xff\x01c\x01d\0\0\0\0\0\x01\0\0".to_vec(),
