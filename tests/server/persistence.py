@@ -38,6 +38,7 @@ def fill(client):
     client.call("XADD", "stream", "1-1", "field", "value")
     client.call("XGROUP", "CREATE", "stream", "group", "0")
     client.call("XREADGROUP", "GROUP", "group", "consumer", "STREAMS", "stream", ">")
+    client.call("XGROUP", "CREATE", "stream:empty", "group", "$", "MKSTREAM")
     client.call("SET", "ends", "later", "EX", 1_000)
     client.call("SELECT", 3)
     client.call("SET", "elsewhere", 12345)
