@@ -77,7 +77,7 @@ fn foreign() -> Vec<Vec<u8>> {
     files.push(closed([b"REDIS0009\x07\x01k", &module[..], b"\x02\x01\0\xff"].concat()));
     files.push(closed(b"REDIS0009\xf4\x01\x02\x03\xfd\0\0\0\x7f\xf9\x07\x00\x01k\x01v\xff".to_vec()));
     // Entries named as the node's first, which is gone, among entries with names of their own.
-    files.push(closed(long_names()));
+    files.push(long_names());
     files
 }
 
@@ -89,7 +89,7 @@ fn closed(mut file: Vec<u8>) -> Vec<u8> {
 
 /// A stream whose one node has a long name that half of its entries share, though not the first: each of them would
 /// cost the name again if nodes were begun with their first entry's names.
-fn long_names() -> Vec<u8> {
+pub fn long_names() -> Vec<u8> {
     const NAME_BYTES: usize = 2_000;
     const PAIRS: usize = 100;
     let mut node = Vec::new();
@@ -123,7 +123,7 @@ fn long_names() -> Vec<u8> {
     let id = [&[16][..], &[0; 7], &[1], &[0; 8]].concat();
     let entries = [0x40 | ((2 * PAIRS) >> 8) as u8, (2 * PAIRS) as u8];
     let ids = [&entries[..], &[2, 0, 0]].concat();
-    [b"REDIS0009\x0f\x01k\x01", &id[..], &node_len, &node, &ids, b"\xff"].concat()
+    closed([b"REDIS0009\x0f\x01k\x01", &id[..], &node_len, &node, &ids, b"\xff"].concat())
 }
 
 #[cfg(test)]
