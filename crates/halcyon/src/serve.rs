@@ -298,7 +298,7 @@ fn shut_down(shared: &Arc<Shared>) {
     let shared = shared.clone();
     let work = move || {
         let server = &shared.server;
-        if server.save_points().is_empty() || server.persistence.is_loading() {
+        if server.save_points().is_empty() {
             server.host.shutdown();
         } else if server.save_and_shut_down(false).is_err() {
             tracing::warn!("The data is not saved, so the server goes on. SHUTDOWN NOSAVE ends it without.");

@@ -193,4 +193,17 @@ mod tests {
         harness.check("SHUTDOWN NOSAVE NOW", "");
         assert!(ended.load(Relaxed));
     }
+
+    #[test]
+    fn shutdown_while_loading_leaves_the_file_alone() {
+        let ended = Arc::new(AtomicBool::new(false));
+        let mut harness = Harness::new();
+        let server = std::sync::Arc::get_mut(&mut harness.server).expect("nobody else has the server yet");
+        // Whose saves all fail.
+        server.host = Box::new(Watched(ended.clone()));
+        server.begin_loading(1);
+        harness.check("SET k v", "-LOADING Redis is loading the dataset in memory");
+        harness.check("SHUTDOWN SAVE", "");
+        assert!(ended.load(Relaxed));
+    }
 }

@@ -40,7 +40,7 @@ impl Save {
         SnapshotEncoder::new(&server.keyspace, &self.snapshot, self.compression, self.accesses, self.now_ms)
     }
 
-    /// Notes how far the save is; `keys` were written since the last call.
+    /// Notes how far the save is.
     pub fn note_progress(&self, server: &Server) {
         let state = &server.persistence;
         let total = state.keys_total.load(Relaxed);
@@ -95,8 +95,12 @@ impl Server {
     }
 
     /// Saves once nobody can write any more, and ends the process; also without the data if `is_forced`. An error lets
-    /// everybody go on.
+    /// everybody go on. What is still being loaded is not saved: the file has more of it than memory.
     pub fn save_and_shut_down(&self, is_forced: bool) -> Result<(), SaveError> {
+        if self.persistence.is_loading() {
+            self.host.shutdown();
+            return Ok(());
+        }
         let now_ms = self.clock.now().unix_ms;
         self.pause.start(i64::MAX, PauseMode::Write, now_ms);
         let mut result = self.save();

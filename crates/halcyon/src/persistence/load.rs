@@ -137,18 +137,14 @@ impl Reading<'_> {
             self.buffer.drain(..consumed);
             self.server.persistence.loading.loaded_bytes.store(self.at, Relaxed);
             if decoded?.is_some() {
-                return self.flush();
+                hand_over(&mut self.batch, &self.batches);
+                return Ok(());
             }
             self.report();
             if self.read()? == 0 {
                 return Err("it ends too early".to_owned());
             }
         }
-    }
-
-    fn flush(&mut self) -> Result<(), String> {
-        hand_over(&mut self.batch, &self.batches);
-        Ok(())
     }
 
     fn read(&mut self) -> Result<usize, String> {
