@@ -207,8 +207,11 @@ def damaged_file():
             client.call("SAVE")
         name = os.path.join(path, "dump.rdb")
         with open(name, "rb") as file:
-            content = bytearray(file.read())
-        for damaged in [content[: len(content) // 2], content[:200] + b"\xff" + content[201:], b"nothing of ours"]:
+            content = file.read()
+        # A byte of a key: the file can still be read to its end, and only the checksum tells.
+        flipped = bytearray(content)
+        flipped[content.index(b"elsewhere")] ^= 0xFF
+        for damaged in [content[: len(content) // 2], flipped, b"nothing of ours"]:
             with open(name, "wb") as file:
                 file.write(damaged)
             code, lines = run_to_end("--port", free_port(), "--dir", path)
