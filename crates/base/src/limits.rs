@@ -195,6 +195,12 @@ pub const LOG_SEGMENT_BYTES: usize = 256 * KIB;
 /// Unused segments that the log keeps for its next records.
 pub const LOG_SEGMENTS_SPARE_MAX: usize = 16;
 
+/// With more than this in memory that the slowest reader which must not miss any still needs, writers wait.
+pub const LOG_RING_BYTES: u64 = 64 * MIB;
+
+/// Memory that a worker keeps for the effects of its next commands.
+pub const RECORD_KEPT_BYTES_MAX: usize = 64 * KIB;
+
 /// Records up to this size are copied under the log's lock; larger ones become pieces of their own.
 pub const LOG_COPIED_BYTES_MAX: usize = 16 * KIB;
 

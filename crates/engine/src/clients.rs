@@ -112,6 +112,8 @@ pub struct Client {
     pub db: AtomicU32,
     /// Number of the last command, plus one.
     pub last_command: AtomicU16,
+    /// The offset after what it wrote last, for those who wait until others have it.
+    pub write_offset: AtomicU64,
     /// Number of its user.
     pub user: AtomicU32,
     /// RESP version, 2 or 3.
@@ -229,6 +231,7 @@ impl Clients {
             last_active_ms: AtomicI64::new(now_ms),
             db: AtomicU32::new(0),
             last_command: AtomicU16::new(0),
+            write_offset: AtomicU64::new(0),
             user: AtomicU32::new(0),
             resp: AtomicU8::new(2),
             no_evict: AtomicBool::new(false),

@@ -16,6 +16,7 @@ use crate::fault::{CmdResult, Fault};
 use crate::lane::Call;
 use crate::monitor;
 use crate::output::Output;
+use crate::propagation;
 use crate::reach::check_slots;
 use crate::reply::Reply;
 use crate::server::{PauseMode, Server};
@@ -323,6 +324,9 @@ fn run_one<'s>(
     }
     if let (Some(deferred), Some(info)) = (&mut worker.deferred, ran) {
         deferred.call = Some(Call { command: info.id, args: clipped(&info.full_name, args) });
+        if server.log.is_active() && info.spec.flags.contains(Flags::WRITE) {
+            deferred.words = Some(args.to_owned());
+        }
         return None;
     }
     ran
@@ -503,6 +507,13 @@ fn run_locked(
     out: &mut Output,
 ) -> CmdResult {
     let keyspace = &server.keyspace;
+    worker.appended_to = 0;
+    if server.is_log_full()
+        && propagation::may_leave_effects(info, session.multi.as_ref().map(|multi| multi.flags()))
+    {
+        worker.held_up = true;
+        return Ok(());
+    }
     let mut reply = Reply::new(out, session.proto);
     // What is locked; `None` if the command is to come again, since somebody holds a stripe for long.
     let (locked, hashed) = match info.keys {
@@ -531,7 +542,7 @@ fn run_locked(
         return Ok(());
     };
     let mut ctx = Ctx::new(server, worker, session, locked, hashed);
-    let result = (info.spec.run)(&mut ctx, args, &mut reply);
+    let result = ctx.run_told(args, &mut reply, |ctx, reply| (info.spec.run)(ctx, args, reply));
     ctx.note_read(info, args);
     ctx.settle();
     drop(ctx);

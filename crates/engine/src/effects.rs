@@ -9,6 +9,7 @@ use store::{Expired, Locked};
 use crate::blocking;
 use crate::ctx::{Ctx, Event};
 use crate::letter::Letter;
+use crate::propagation::Record;
 use crate::tracking;
 
 /// What the commands that run under one set of stripes have set off, and what is not done yet.
@@ -22,6 +23,8 @@ pub struct Effects {
     missed: Vec<(usize, Box<[u8]>)>,
     /// What waits for the end of a script that may still be given up, in order.
     held_back: Option<Vec<HeldBack>>,
+    /// What the log is to be told.
+    pub(crate) record: Record,
 }
 
 /// What a script has set off that may still be given up.
@@ -99,8 +102,10 @@ impl Ctx<'_> {
             held.take_created();
         }
         self.worker().effects.clear();
+        self.forget_record();
         for held in self.worker().effects.held_back.take().unwrap_or_default() {
             if let HeldBack::Expired(db, key) = held {
+                self.record_removal(db, &key);
                 self.observe(db, Event::Expired, Some("expired"), &key);
             }
         }
@@ -190,6 +195,7 @@ impl Ctx<'_> {
         }
         let expired = self.held_mut().map(Locked::take_expired).unwrap_or_default();
         for Expired { db, key } in expired {
+            self.record_removal(db, &key);
             match &mut self.worker().effects.held_back {
                 Some(held_back) => held_back.push(HeldBack::Expired(db, key)),
                 None => self.observe(db, Event::Expired, Some("expired"), &key),
@@ -216,6 +222,10 @@ impl Ctx<'_> {
         // What was set off for a client that has left meanwhile must not stay for the next command to find.
         if self.server().has_observers() || !self.worker().effects.is_empty() {
             self.settle_slow();
+        }
+        if self.is_journaled() {
+            self.report_expired();
+            self.append_record();
         }
     }
 

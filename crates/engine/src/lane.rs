@@ -3,6 +3,9 @@
 //! A job holds O(1) clones of what it reads; it holds no stripe unless it asks for some, and then it
 //! runs a piece of command under them as a worker would.
 
+use std::time::Duration;
+
+use resp::OwnedArgs;
 use store::Locked;
 
 use crate::ctx::Ctx;
@@ -15,6 +18,9 @@ use crate::session::{ReplyMode, Session};
 use crate::table::CommandId;
 use crate::worker::Worker;
 
+/// Between looks whether the log has room again.
+const ROOM_INTERVAL: Duration = Duration::from_millis(1);
+
 /// What a job does; it writes its reply through [`Lane::reply`].
 pub type Job = Box<dyn FnOnce(&mut Lane<'_>) -> CmdResult + Send>;
 
@@ -26,6 +32,8 @@ pub struct Deferred {
     pub session: Session,
     /// The command that left it, for statistics.
     pub call: Option<Call>,
+    /// The command's words, for the log.
+    pub words: Option<OwnedArgs>,
     /// It runs a script: that has threads of its own, as nobody knows how long it takes.
     pub is_script: bool,
 }
@@ -111,6 +119,7 @@ struct Thread<'a> {
     server: &'a Server,
     worker: &'a mut Worker,
     session: &'a mut Session,
+    words: Option<OwnedArgs>,
 }
 
 impl Place for Thread<'_> {
@@ -131,13 +140,19 @@ impl Place for Thread<'_> {
     }
 
     fn with_stripes(&mut self, mut stripes: Option<Vec<usize>>, work: &mut dyn FnMut(&mut Ctx<'_>)) {
+        while self.server.is_log_full() {
+            std::thread::sleep(ROOM_INTERVAL);
+        }
         self.worker.set_now(self.server.clock.now());
         let _long = self.server.keyspace.hold_long();
         let mut ctx = Ctx::new(self.server, self.worker, self.session, None, None);
         if stripes.as_ref().is_none_or(|stripes| !stripes.is_empty()) {
             ctx.hold_patiently(stripes.as_mut());
         }
-        work(&mut ctx);
+        match &self.words {
+            Some(words) => ctx.tell_words(words.as_args(), work),
+            None => work(&mut ctx),
+        }
         ctx.settle();
         drop(ctx);
         serve_unserved(self.server, self.worker, self.session);
@@ -178,10 +193,10 @@ pub(crate) fn run_inline(ctx: &mut Ctx<'_>, job: Job, reply: &mut Reply<'_>) -> 
 
 /// Runs a job and returns its reply.
 pub fn run(server: &Server, worker: &mut Worker, deferred: Deferred) -> Output {
-    let Deferred { job, mut session, call, is_script: _ } = deferred;
+    let Deferred { job, mut session, call, words, is_script: _ } = deferred;
     let started = server.clock.now();
     worker.set_now(started);
-    let mut thread = Thread { server, worker, session: &mut session };
+    let mut thread = Thread { server, worker, session: &mut session, words };
     let mut lane = Lane { place: &mut thread, out: Output::new() };
     let mark = lane.out.mark();
     let result = job(&mut lane);

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 use base::clock::{Clock, Now};
-use base::limits::SCRIPT_THREADS;
+use base::limits::{LOG_RING_BYTES, LOG_SEGMENT_BYTES, SCRIPT_THREADS};
+use journal::log::{Log, LogLimits};
 use parking_lot::Mutex;
 use rdb::Piece;
 use store::{Keyspace, Lapse, Placement, Thresholds};
@@ -17,7 +18,9 @@ use crate::ctx::Event;
 use crate::letter::Letter;
 use crate::monitor::Monitors;
 use crate::persistence::{Persistence, saving::Save};
+use crate::propagation::LogReaders;
 use crate::pubsub::{self, Channels, EventMask};
+use crate::replication::Replication;
 use crate::scripting::Scripting;
 use crate::session::Session;
 use crate::slowlog::Slowlog;
@@ -207,6 +210,14 @@ pub struct Rates {
     pub output: Rate,
 }
 
+fn log_limits(config: &Config) -> LogLimits {
+    LogLimits {
+        segment_bytes: LOG_SEGMENT_BYTES,
+        ring_bytes: LOG_RING_BYTES,
+        backlog_bytes: config.int("repl-backlog-size").max(0) as u64,
+    }
+}
+
 /// What all workers share.
 pub struct Server {
     /// Directives.
@@ -268,6 +279,12 @@ pub struct Server {
     pub is_stale: AtomicBool,
     /// The data's files.
     pub persistence: Persistence,
+    /// What changed, in order.
+    pub log: Arc<Log>,
+    /// Who wants that.
+    pub(crate) log_readers: LogReaders,
+    /// Whose copy this server is, and who has copies of it.
+    pub replication: Replication,
 }
 
 impl Server {
@@ -314,6 +331,9 @@ impl Server {
             scripting: Scripting::default(),
             is_stale: AtomicBool::new(false),
             persistence: Persistence::new(started.unix_ms / 1000),
+            log: Arc::new(Log::new(log_limits(&config), 0)),
+            log_readers: LogReaders::default(),
+            replication: Replication::new(&process.run_id),
             config,
             clock,
             process,
@@ -348,15 +368,19 @@ impl Server {
     pub fn expire_slice(&self, stripe: usize, now_ms: i64, keys_max: usize) -> (usize, bool) {
         self.keyspace.expire_slice(stripe, now_ms, keys_max, &mut |db, key, lapse| match lapse {
             Lapse::Key => self.key_lost(db, key, &[(Event::Expired, "expired")]),
-            Lapse::Fields { emptied: false, .. } => self.key_lost(db, key, &[(Event::Hash, "hexpired")]),
-            Lapse::Fields { emptied: true, .. } => {
-                self.key_lost(db, key, &[(Event::Hash, "hexpired"), (Event::Generic, "del")]);
+            Lapse::Fields { fields, emptied } => {
+                self.log_fields_removal(db, key, fields);
+                let events = [(Event::Hash, "hexpired"), (Event::Generic, "del")];
+                self.key_lost(db, key, &events[..1 + usize::from(emptied)]);
             }
         })
     }
 
     /// Tells that a key, or a part of it, has ended by itself: `events` are Redis's. Its stripe is held.
     pub(crate) fn key_lost(&self, db: usize, key: &[u8], events: &[(Event, &'static str)]) {
+        if matches!(events[0].0, Event::Expired | Event::Evicted) {
+            self.log_removal(db, key);
+        }
         if self.watches.any() {
             self.watches.touch(db, key);
         }

@@ -12,6 +12,7 @@ use crate::dispatch::run_batch;
 use crate::lane;
 use crate::letter::Letter;
 use crate::output::Output;
+use crate::propagation::LogReader;
 use crate::server::{NoHost, Process, Server};
 use crate::session::Session;
 use crate::worker::Worker;
@@ -195,6 +196,27 @@ impl Harness {
             input.extend_from_slice(b"\r\n");
         }
         self.run_wire(&input)
+    }
+
+    /// Runs a command; what it left in the log: commands with their words as they are, a bar between two.
+    pub fn effects(&mut self, line: &str) -> String {
+        self.server.want_log(LogReader::Files, true);
+        let start = self.server.log.end();
+        let reader = self.server.log.consumer(start, true).expect("the log's end is in memory");
+        self.run(line);
+        let mut parts = Vec::new();
+        reader.read(start, usize::MAX, &mut parts).expect("nothing is dropped before it was read");
+        let written: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
+        let (limits, mut batch, mut commands, mut rest) =
+            (DecodeLimits::default(), Batch::new(), Vec::new(), &written[..]);
+        while !rest.is_empty() {
+            let consumed = Decoder::new().decode(rest, &limits, 1, &mut batch).expect("a command");
+            let words = batch.command(0, rest);
+            let words = words.iter().map(|word| String::from_utf8_lossy(word).into_owned());
+            commands.push(words.collect::<Vec<_>>().join(" "));
+            rest = &rest[consumed..];
+        }
+        commands.join("|")
     }
 
     /// Runs bytes as they come from a socket.

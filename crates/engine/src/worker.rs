@@ -36,7 +36,9 @@ pub struct Worker {
     pub(crate) gives_up_jobs: bool,
     /// That happened.
     pub(crate) job_given_up: bool,
-    /// The command could not run: a stripe that it needs is held for long.
+    /// The offset after what the command that just ran has left in the log; 0: it has left nothing.
+    pub appended_to: u64,
+    /// The command could not run: a stripe that it needs is held for long, or the log has no room.
     pub held_up: bool,
     /// What the running commands have set off.
     pub(crate) effects: Effects,
@@ -68,6 +70,7 @@ impl Worker {
             blocked_again: false,
             gives_up_jobs: false,
             job_given_up: false,
+            appended_to: 0,
             held_up: false,
             effects: Effects::default(),
             subscribers: Subscribers::default(),

@@ -392,7 +392,14 @@ impl<'a> Ctx<'a> {
         let (position, at) = (self.server.keyspace.position(key), self.peeking());
         match &mut self.locked {
             Some(locked) if locked.covers(position) => look(locked.get(db, position, key, at)),
-            _ => look(self.server.keyspace.lock(position).get(db, position, key, at)),
+            _ => {
+                let mut locked = self.server.keyspace.lock(position);
+                let result = look(locked.get(db, position, key, at));
+                for expired in locked.take_expired() {
+                    self.server.key_lost(db, &expired.key, &[(Event::Expired, "expired")]);
+                }
+                result
+            }
         }
     }
 
@@ -410,6 +417,7 @@ impl<'a> Ctx<'a> {
             job: Box::new(job),
             session: self.session.snapshot(),
             call: None,
+            words: None,
             is_script: false,
         });
     }

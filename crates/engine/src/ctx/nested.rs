@@ -112,16 +112,18 @@ impl Ctx<'_> {
 
     /// Runs a command, and what it wanted to leave to the long lane.
     fn run_inline(&mut self, info: &CommandInfo, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-        (info.spec.run)(self, args, reply)?;
-        match self.worker.deferred.take() {
-            // A script that may still be given up is run again where a job may take its time.
-            Some(_) if self.worker.gives_up_jobs => {
-                self.worker.job_given_up = true;
-                Ok(())
+        self.run_told(args, reply, |ctx, reply| {
+            (info.spec.run)(ctx, args, reply)?;
+            match ctx.worker.deferred.take() {
+                // A script that may still be given up is run again where a job may take its time.
+                Some(_) if ctx.worker.gives_up_jobs => {
+                    ctx.worker.job_given_up = true;
+                    Ok(())
+                }
+                Some(deferred) => lane::run_inline(ctx, deferred.job, reply),
+                None => Ok(()),
             }
-            Some(deferred) => lane::run_inline(self, deferred.job, reply),
-            None => Ok(()),
-        }
+        })
     }
 
     /// Runs a command for a client that waits, as `session`; false if it would have to go on waiting. An error it

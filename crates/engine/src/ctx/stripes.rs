@@ -41,8 +41,9 @@ impl<'a> Ctx<'a> {
         });
     }
 
-    /// Lets go of what [`Ctx::hold`] took.
+    /// Lets go of what [`Ctx::hold`] took, once what was come upon meanwhile is told.
     pub(crate) fn release(&mut self) {
+        self.settle();
         self.locked = None;
     }
 

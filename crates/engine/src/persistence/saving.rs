@@ -22,7 +22,20 @@ pub struct Save {
     accesses: Accesses,
     /// The instant.
     now_ms: i64,
+    /// As an offset of the log: what follows it changes what is saved here.
+    pub log_offset: u64,
     changes: u64,
+}
+
+/// What a snapshot is taken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SavePurpose {
+    /// A file of its own.
+    Snapshot,
+    /// The base of the append-only files, which go on in a new file.
+    Rewrite,
+    /// A replica, which is then sent the log.
+    Sync,
 }
 
 /// Why there was no save.
@@ -72,7 +85,7 @@ impl Server {
     pub fn finish_save(&self) -> Result<(), SaveError> {
         let started = self.clock.now();
         let (state, now_s) = (&self.persistence, started.unix_ms / 1000);
-        let save = self.begin_save();
+        let save = self.begin_save(SavePurpose::Snapshot);
         let result = self.host.save(self, &save);
         let took_s = (self.clock.mono_us().saturating_sub(started.mono_us) / 1_000_000) as i64;
         state.last_took_s.store(took_s, Relaxed);
@@ -117,12 +130,17 @@ impl Server {
         result
     }
 
-    /// Takes the snapshot, while every stripe is held for a moment.
-    fn begin_save(&self) -> Save {
+    /// Takes the snapshot, while every stripe is held for a moment. The caller has claimed it.
+    pub fn begin_save(&self, purpose: SavePurpose) -> Save {
         let _long = self.keyspace.hold_long();
         let held = self.keyspace.lock_all();
         let now_ms = self.clock.now().unix_ms;
         let changes = self.total(|stats| &stats.dirty);
+        let log_offset = match purpose {
+            SavePurpose::Snapshot => self.log.end(),
+            SavePurpose::Rewrite => self.log.begin_file(),
+            SavePurpose::Sync => self.log.forget_db(),
+        };
         let libraries = self.scripting.functions.current();
         let snapshot = self.keyspace.begin_snapshot(&held).expect("one-save: whoever saves has claimed it");
         // Before anybody can change what is in the snapshot.
@@ -160,7 +178,7 @@ impl Server {
             RecordEncoder::select(&mut head, database.db as u64);
             RecordEncoder::resize(&mut head, database.keys as u64, database.expires as u64);
         }
-        Save { snapshot, head, compression, accesses: self.accesses(), now_ms, changes }
+        Save { snapshot, head, compression, accesses: self.accesses(), now_ms, log_offset, changes }
     }
 
     /// What the eviction policy goes by is saved with each key.

@@ -1,0 +1,291 @@
+//! Effects: what the log is told of a command that changed something.
+//!
+//! An effect is a command that does the same again anywhere, whenever, and without chance: of most commands the command
+//! itself, of SPOP an SREM. Whatever runs under one set of stripes leaves one [`Record`], which is appended before they are
+//! let go ([`Ctx::settle`]): so the log agrees with every key's order, and a transaction or script is read back whole or
+//! not at all.
+
+use std::sync::atomic::{AtomicU8, Ordering::AcqRel, Ordering::Relaxed};
+
+use base::limits::RECORD_KEPT_BYTES_MAX;
+use journal::log::Log;
+use resp::{Args, write_command};
+
+use crate::ctx::Ctx;
+use crate::fault::CmdResult;
+use crate::reply::Reply;
+use crate::server::Server;
+use crate::table::{CommandInfo, Flags};
+
+const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
+const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
+
+/// Who wants the log to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum LogReader {
+    /// The append-only files.
+    Files = 1,
+    /// Replicas, or the backlog that is kept for those to come.
+    Replicas = 2,
+}
+
+/// Those who want the log to be written now.
+#[derive(Debug, Default)]
+pub struct LogReaders(AtomicU8);
+
+impl Server {
+    /// Says whether somebody wants the log to be written. With every stripe held this is exact: what is written after it
+    /// is in the log, what was written before it is not.
+    pub fn want_log(&self, reader: LogReader, is_wanted: bool) {
+        let bit = reader as u8;
+        let before = match is_wanted {
+            true => self.log_readers.0.fetch_or(bit, AcqRel),
+            false => self.log_readers.0.fetch_and(!bit, AcqRel),
+        };
+        let after = if is_wanted { before | bit } else { before & !bit };
+        self.log.set_active(after != 0);
+    }
+
+    /// True if this reader wants the log to be written.
+    pub fn is_log_wanted(&self, reader: LogReader) -> bool {
+        self.log_readers.0.load(Relaxed) & reader as u8 != 0
+    }
+
+    /// Appends one command by itself, for what happens outside of commands. The stripe of its key is held.
+    pub(crate) fn log_alone(&self, db: usize, args: &[&[u8]]) {
+        let mut record = Vec::new();
+        write_command(&mut record, args);
+        self.log.append(db as u32, &record);
+    }
+
+    /// Appends that a key has gone by itself: its time was over, or its memory was wanted. Its stripe is held.
+    pub(crate) fn log_removal(&self, db: usize, key: &[u8]) {
+        if self.log.is_active() {
+            self.log_alone(db, &[b"DEL", key]);
+        }
+    }
+
+    /// Appends that fields of a hash have gone since their time was over. Its stripe is held.
+    pub(crate) fn log_fields_removal(&self, db: usize, key: &[u8], fields: &[Box<[u8]>]) {
+        if self.log.is_active() {
+            let words = [b"HDEL", key].into_iter().chain(fields.iter().map(|field| &**field));
+            self.log_alone(db, &words.collect::<Vec<_>>());
+        }
+    }
+
+    /// True if a command has to wait, since the log's readers are too far behind.
+    #[inline]
+    pub(crate) fn is_log_full(&self) -> bool {
+        self.log.is_active() && !self.log.has_room()
+    }
+}
+
+/// The effects of what runs under one set of stripes, in order.
+#[derive(Default)]
+pub struct Record {
+    /// MULTI, for the case that there are several, and the commands.
+    bytes: Vec<u8>,
+    commands: usize,
+    /// The databases of the first command and of the last.
+    dbs: (usize, usize),
+    /// The running command has said what its effect is: its own words are not.
+    is_told: bool,
+}
+
+impl Record {
+    fn push<'a>(&mut self, db: usize, args: impl ExactSizeIterator<Item = &'a [u8]>) {
+        if self.commands == 0 {
+            self.bytes.extend_from_slice(MULTI);
+            self.dbs = (db, db);
+        } else if self.dbs.1 != db {
+            put_select(&mut self.bytes, db);
+            self.dbs.1 = db;
+        }
+        write_command(&mut self.bytes, args);
+        self.commands += 1;
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.bytes.shrink_to(RECORD_KEPT_BYTES_MAX);
+        self.commands = 0;
+    }
+
+    /// Appends what there is; the offset after it.
+    fn append_to(&mut self, log: &Log) -> u64 {
+        let (first_db, last_db) = self.dbs;
+        if self.commands > 1 {
+            self.bytes.extend_from_slice(EXEC);
+        }
+        let end = if first_db != last_db {
+            let mut stream = Vec::with_capacity(self.bytes.len() + 32);
+            put_select(&mut stream, first_db);
+            stream.extend_from_slice(&self.bytes);
+            log.append_stream(&stream, last_db as u32)
+        } else {
+            let start = if self.commands == 1 { MULTI.len() } else { 0 };
+            log.append(first_db as u32, &self.bytes[start..])
+        };
+        self.clear();
+        end
+    }
+}
+
+fn put_select(bytes: &mut Vec<u8>, db: usize) {
+    write_command(bytes, [&b"SELECT"[..], db.to_string().as_bytes()]);
+}
+
+impl Ctx<'_> {
+    /// True if anybody wants effects: to be asked where telling them takes more than naming what is at hand.
+    #[inline]
+    pub fn is_journaled(&self) -> bool {
+        self.server().log.is_active()
+    }
+
+    /// The running command has this effect, on the connection's database, and its own words are not its effect. One that has
+    /// several says them in order.
+    pub fn effect(&mut self, args: &[&[u8]]) {
+        self.effect_in(self.db(), args);
+    }
+
+    /// As [`Ctx::effect`], on any database.
+    pub fn effect_in(&mut self, db: usize, args: &[&[u8]]) {
+        if self.is_journaled() {
+            // What it came upon is gone before what it did.
+            self.report_expired();
+            let record = &mut self.worker().effects.record;
+            record.is_told = true;
+            record.push(db, args.iter().copied());
+        }
+    }
+
+    /// The running command has no effect but those that it says.
+    pub fn no_effect(&mut self) {
+        self.worker().effects.record.is_told = true;
+    }
+
+    /// Tells that a key was found expired and is gone.
+    pub(crate) fn record_removal(&mut self, db: usize, key: &[u8]) {
+        if self.is_journaled() {
+            self.worker().effects.record.push(db, [b"DEL", key].into_iter());
+        }
+    }
+
+    /// Runs `work`, which is what the command of these words does, and tells its effect: if it said none, its own words,
+    /// provided that it changed something.
+    #[inline]
+    pub(crate) fn run_told(
+        &mut self,
+        args: Args<'_>,
+        reply: &mut Reply<'_>,
+        work: impl FnOnce(&mut Self, &mut Reply<'_>) -> CmdResult,
+    ) -> CmdResult {
+        let mut result = Ok(());
+        self.tell_words(args, |ctx| result = work(ctx, reply));
+        result
+    }
+
+    /// As [`Ctx::run_told`], of work whose result goes elsewhere.
+    #[inline]
+    pub(crate) fn tell_words(&mut self, args: Args<'_>, work: impl FnOnce(&mut Self)) {
+        if !self.is_journaled() {
+            return work(self);
+        }
+        let outer = std::mem::replace(&mut self.worker().effects.record.is_told, false);
+        let (db, dirty_before) = (self.db(), self.stats().dirty.get());
+        work(self);
+        let has_changed = self.stats().dirty.get() != dirty_before;
+        if has_changed && !self.worker().effects.record.is_told {
+            self.report_expired();
+            self.worker().effects.record.push(db, args.iter());
+        }
+        // A transaction or script is told by its commands.
+        self.worker().effects.record.is_told = outer || self.is_nested();
+    }
+
+    /// Forgets the effects so far: what had them was undone.
+    pub(crate) fn forget_record(&mut self) {
+        self.worker().effects.record.clear();
+    }
+
+    /// Appends what the commands under these stripes have done.
+    #[inline]
+    pub(crate) fn append_record(&mut self) {
+        if self.worker().effects.record.commands == 0 {
+            return;
+        }
+        let server = self.server();
+        let worker = self.worker();
+        worker.appended_to = worker.effects.record.append_to(&server.log);
+        let appended_to = worker.appended_to;
+        self.session_ref().client.write_offset.store(appended_to, Relaxed);
+    }
+}
+
+/// True if a command may leave effects, so that it has to wait while the log is full. `queued` are the flags of the
+/// transaction that it would run.
+pub(crate) fn may_leave_effects(info: &CommandInfo, queued: Option<Flags>) -> bool {
+    let writes = Flags::WRITE | Flags::MAY_REPLICATE;
+    match queued {
+        Some(queued) if info.spec.name == "exec" => queued.intersects(writes),
+        _ => info.spec.flags.intersects(writes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Harness;
+
+    #[test]
+    fn a_command_that_changed_something_is_its_own_effect() {
+        let mut harness = Harness::new();
+        for (command, effects) in [
+            ("SET k v", "SELECT 0|SET k v"),
+            ("SET k w NX", ""),
+            ("GET k", ""),
+            ("DEL none", ""),
+            ("LPUSH k 1", ""),
+            ("APPEND k x", "APPEND k x"),
+            ("SELECT 3", ""),
+            ("RPUSH list a b", "SELECT 3|RPUSH list a b"),
+            ("DEL list none", "DEL list none"),
+        ] {
+            assert_eq!(harness.effects(command), effects, "{command}");
+        }
+    }
+
+    #[test]
+    fn what_appears_as_one_is_one_record() {
+        let mut harness = Harness::new();
+        harness.effects("SET k v");
+        assert_eq!(harness.effects("MULTI"), "");
+        assert_eq!(harness.effects("SET a 1"), "");
+        assert_eq!(harness.effects("GET a"), "");
+        assert_eq!(harness.effects("EXEC"), "SET a 1", "one command needs no transaction");
+        for command in ["MULTI", "INCR a", "SELECT 2", "SET b 1", "LPUSH a x"] {
+            harness.effects(command);
+        }
+        assert_eq!(harness.effects("EXEC"), "SELECT 0|MULTI|INCR a|SELECT 2|SET b 1|LPUSH a x|EXEC");
+        assert_eq!(
+            harness.effects("EVAL \"redis.call('SET', 'c', 1) redis.call('INCR', 'c')\" 0"),
+            "MULTI|SET c 1|INCR c|EXEC"
+        );
+        assert_eq!(harness.effects("EVAL \"redis.call('SET', 'c', 1)\" 1 c"), "SET c 1");
+        assert_eq!(harness.effects("EVAL \"return redis.call('GET', 'c')\" 1 c"), "");
+    }
+
+    #[test]
+    fn keys_that_were_found_expired_are_deleted_first() {
+        let mut harness = Harness::new();
+        harness.run("SET k v");
+        harness.run("PEXPIRE k 10");
+        harness.effects("SET other v");
+        harness.advance_ms(20);
+        assert_eq!(harness.effects("GET k"), "DEL k");
+        harness.run("SET k v");
+        harness.run("PEXPIRE k 10");
+        harness.advance_ms(20);
+        assert_eq!(harness.effects("APPEND k x"), "MULTI|DEL k|APPEND k x|EXEC");
+    }
+}

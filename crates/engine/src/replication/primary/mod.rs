@@ -1,0 +1,5 @@
+//! Those who follow this server.
+
+/// The replicas.
+#[derive(Default)]
+pub struct Replicas {}

@@ -1,0 +1,5 @@
+//! Following another server.
+
+/// The server that is followed, if any.
+#[derive(Default)]
+pub struct Following {}
