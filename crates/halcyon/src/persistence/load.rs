@@ -75,69 +75,31 @@ fn store(server: &Server, batches: &Mutex<Receiver<Batch>>, now_ms: i64) {
 
 /// A file that is being read.
 struct Reading<'a> {
-    server: &'a Server,
     file: Arc<dyn StoredFile>,
     /// What was read and not decoded, and where in the file it stands.
     buffer: Vec<u8>,
     at: u64,
     /// Reading ended at something that is no damage.
     is_sound: bool,
-    db: usize,
-    batch: Batch,
-    batches: SyncSender<Batch>,
+    keys: Keys<'a>,
     reported: Instant,
 }
 
 impl Reading<'_> {
     fn new(server: &Server, file: Arc<dyn StoredFile>, batches: SyncSender<Batch>) -> Reading<'_> {
-        let (buffer, batch) = (Vec::new(), Batch::with_capacity(BATCH_KEYS));
-        Reading {
-            server,
-            file,
-            buffer,
-            at: 0,
-            is_sound: false,
-            db: 0,
-            batch,
-            batches,
-            reported: Instant::now(),
-        }
+        let keys = Keys { server, db: 0, batch: Batch::with_capacity(BATCH_KEYS), batches };
+        Reading { file, buffer: Vec::new(), at: 0, is_sound: false, keys, reported: Instant::now() }
     }
 
     /// Reads to the file's end.
     fn run(&mut self) -> Result<(), String> {
-        let mut decoder = FileDecoder::new(self.server.thresholds());
+        let server = self.keys.server;
+        let mut decoder = FileDecoder::new(server.thresholds());
         loop {
-            let mut input = Cursor::new(&self.buffer);
-            let mut decoded = Ok(None);
-            // As many records as the buffer has.
-            let consumed = loop {
-                match decoder.read(&mut input) {
-                    Ok(Event::End) => {
-                        decoded = Ok(Some(()));
-                        break input.position();
-                    }
-                    Ok(event) => {
-                        if let Err(reason) =
-                            take(self.server, &mut self.db, &mut self.batch, &self.batches, event)
-                        {
-                            decoded = Err(reason);
-                            break input.position();
-                        }
-                    }
-                    Err(ReadError::Short) => break input.position(),
-                    Err(error @ (ReadError::Corrupt(_) | ReadError::Unsupported(_))) => {
-                        self.is_sound = matches!(error, ReadError::Unsupported(_));
-                        decoded = Err(error.to_string());
-                        break input.position();
-                    }
-                }
-            };
-            self.at += consumed as u64;
-            self.buffer.drain(..consumed);
-            self.server.persistence.loading.loaded_bytes.store(self.at, Relaxed);
-            if decoded?.is_some() {
-                hand_over(&mut self.batch, &self.batches);
+            let is_over = self.decode(&mut decoder)?;
+            server.persistence.loading.loaded_bytes.store(self.at, Relaxed);
+            if is_over {
+                self.keys.hand_over();
                 return Ok(());
             }
             self.report();
@@ -145,6 +107,29 @@ impl Reading<'_> {
                 return Err("it ends too early".to_owned());
             }
         }
+    }
+
+    /// Takes as many records as the buffer has. True if the file's last was among them.
+    fn decode(&mut self, decoder: &mut FileDecoder) -> Result<bool, String> {
+        let mut input = Cursor::new(&self.buffer);
+        let decoded = loop {
+            let taken = match decoder.read(&mut input) {
+                Ok(Event::End) => break Ok(true),
+                Ok(event) => self.keys.take(event),
+                Err(ReadError::Short) => break Ok(false),
+                Err(error @ (ReadError::Corrupt(_) | ReadError::Unsupported(_))) => {
+                    self.is_sound = matches!(error, ReadError::Unsupported(_));
+                    Err(error.to_string())
+                }
+            };
+            if let Err(reason) = taken {
+                break Err(reason);
+            }
+        };
+        let consumed = input.position();
+        self.at += consumed as u64;
+        self.buffer.drain(..consumed);
+        decoded
     }
 
     fn read(&mut self) -> Result<usize, String> {
@@ -162,45 +147,53 @@ impl Reading<'_> {
             return;
         }
         self.reported = Instant::now();
-        let loading = &self.server.persistence.loading;
+        let loading = &self.keys.server.persistence.loading;
         let (total, keys) = (loading.total_bytes.load(Relaxed), loading.keys_loaded.load(Relaxed));
         tracing::info!("Loading DB: {:.0}%, {keys} keys", self.at as f64 * 100.0 / total.max(1) as f64);
     }
 }
 
-fn take(
-    server: &Server,
-    db: &mut usize,
-    batch: &mut Batch,
-    batches: &SyncSender<Batch>,
-    event: Event,
-) -> Result<(), String> {
-    match event {
-        Event::Key(key, value, facts) => {
-            batch.push(LoadedKey { db: *db, key, value, facts });
-            if batch.len() == BATCH_KEYS {
-                hand_over(batch, batches);
-            }
-        }
-        Event::Select(selected) => {
-            let databases = server.keyspace.databases();
-            *db = usize::try_from(selected).ok().filter(|db| *db < databases).ok_or_else(|| {
-                format!("it has a database {selected}, and directive databases allows {databases}")
-            })?;
-        }
-        Event::Function(code) => {
-            let restored = server.scripting.functions.restore(server, &[code], Restore::Append);
-            restored.map_err(|fault| format!("a library of functions: {}", fault.bytes().escape_ascii()))?;
-        }
-        Event::ModuleAux(module) => tracing::warn!(
-            "The file has data of module type {module}, which is left out: Halcyon has no modules"
-        ),
-        Event::Version(_) | Event::Aux(..) | Event::Resize(..) | Event::End => {}
-    }
-    Ok(())
+/// Where the decoded keys go: to the threads that store them.
+struct Keys<'a> {
+    server: &'a Server,
+    /// The database that was selected last.
+    db: usize,
+    batch: Batch,
+    batches: SyncSender<Batch>,
 }
 
-fn hand_over(batch: &mut Batch, batches: &SyncSender<Batch>) {
-    let full = std::mem::replace(batch, Batch::with_capacity(BATCH_KEYS));
-    batches.send(full).expect("load-storers: take every batch");
+impl Keys<'_> {
+    fn take(&mut self, event: Event) -> Result<(), String> {
+        match event {
+            Event::Key(key, value, facts) => {
+                self.batch.push(LoadedKey { db: self.db, key, value, facts });
+                if self.batch.len() == BATCH_KEYS {
+                    self.hand_over();
+                }
+            }
+            Event::Select(selected) => {
+                let databases = self.server.keyspace.databases();
+                self.db = usize::try_from(selected).ok().filter(|db| *db < databases).ok_or_else(|| {
+                    format!("it has a database {selected}, and directive databases allows {databases}")
+                })?;
+            }
+            Event::Function(code) => {
+                let functions = &self.server.scripting.functions;
+                let restored = functions.restore(self.server, &[code], Restore::Append);
+                restored
+                    .map_err(|fault| format!("a library of functions: {}", fault.bytes().escape_ascii()))?;
+            }
+            Event::ModuleAux(module) => tracing::warn!(
+                "The file has data of module type {module}, which is left out: Halcyon has no modules"
+            ),
+            Event::Version(_) | Event::Aux(..) | Event::Resize(..) | Event::End => {}
+        }
+        Ok(())
+    }
+
+    /// Waits where the storing threads have enough to do.
+    fn hand_over(&mut self) {
+        let full = std::mem::replace(&mut self.batch, Batch::with_capacity(BATCH_KEYS));
+        self.batches.send(full).expect("load-storers: take every batch");
+    }
 }
