@@ -69,152 +69,114 @@ const STORING_MEMBER: Option<Deprecated> = Some(Deprecated {
 const SEARCH_COST: &str =
     "O(N+log(M)) in the members of the cells that the shape touches and in those within the shape";
 
+const GEO: Command = Command {
+    categories: Categories::GEO,
+    group: Group::Geo,
+    flags: Flags::WRITE.union(Flags::DENYOOM),
+    since: "3.2.0",
+    ..Command::BLANK
+};
+const READ: Command =
+    Command { flags: Flags::READONLY, keys: ONE_RO_ACCESS, complexity: "O(1) for each member", ..GEO };
+const SEARCH: Command = Command { complexity: SEARCH_COST, ..READ };
+const SEARCH_AND_STORE: Command = Command { complexity: SEARCH_COST, ..GEO };
+
 /// The geo commands.
 pub const ROWS: &[Command] = &[
     Command {
         name: "geoadd",
         arity: -5,
-        flags: Flags::WRITE.union(Flags::DENYOOM),
         keys: ONE_RW_UPDATE,
-        categories: Categories::GEO,
-        group: Group::Geo,
-        since: "3.2.0",
         complexity: "O(log(N)) for each member",
         summary: "Adds members with their places, or moves them.",
         syntax: "key [NX | XX] [CH] longitude latitude member [longitude latitude member ...]",
         run: geo::geoadd,
-        ..Command::BLANK
+        ..GEO
     },
     Command {
         name: "geodist",
         arity: -4,
-        flags: Flags::READONLY,
-        keys: ONE_RO_ACCESS,
-        categories: Categories::GEO,
-        group: Group::Geo,
-        since: "3.2.0",
         complexity: "O(1)",
         summary: "Tells the distance of two members.",
         syntax: "key member1 member2 [M | KM | FT | MI]",
         run: geo::geodist,
-        ..Command::BLANK
+        ..READ
     },
     Command {
         name: "geohash",
         arity: -2,
-        flags: Flags::READONLY,
-        keys: ONE_RO_ACCESS,
-        categories: Categories::GEO,
-        group: Group::Geo,
-        since: "3.2.0",
-        complexity: "O(1) for each member",
         summary: "Tells the places of members as geohashes.",
         syntax: "key [member [member ...]]",
         run: geo::geohash,
-        ..Command::BLANK
+        ..READ
     },
     Command {
         name: "geopos",
         arity: -2,
-        flags: Flags::READONLY,
-        keys: ONE_RO_ACCESS,
-        categories: Categories::GEO,
-        group: Group::Geo,
-        since: "3.2.0",
-        complexity: "O(1) for each member",
         summary: "Tells the longitudes and latitudes of members.",
         syntax: "key [member [member ...]]",
         run: geo::geopos,
-        ..Command::BLANK
+        ..READ
     },
     Command {
         name: "georadius",
         arity: -6,
-        flags: Flags::WRITE.union(Flags::DENYOOM),
         keys: RADIUS_KEYS,
         find_keys: Some(find_radius_keys),
-        categories: Categories::GEO,
-        group: Group::Geo,
-        since: "3.2.0",
-        complexity: SEARCH_COST,
         summary: "Finds the members around a place, and stores them if asked to.",
         syntax: "key longitude latitude radius <M | KM | FT | MI> [WITHCOORD] [WITHDIST] [WITHHASH] [COUNT count [ANY]] [ASC | DESC] [STORE key | STOREDIST key]",
         deprecated: STORING,
         run: geo::georadius,
-        ..Command::BLANK
+        ..SEARCH_AND_STORE
     },
     Command {
         name: "georadius_ro",
         arity: -6,
-        flags: Flags::READONLY,
-        keys: ONE_RO_ACCESS,
-        categories: Categories::GEO,
-        group: Group::Geo,
         since: "3.2.10",
-        complexity: SEARCH_COST,
         summary: "Finds the members around a place.",
         syntax: "key longitude latitude radius <M | KM | FT | MI> [WITHCOORD] [WITHDIST] [WITHHASH] [COUNT count [ANY]] [ASC | DESC]",
         deprecated: BY_GEOSEARCH,
         run: geo::georadius_ro,
-        ..Command::BLANK
+        ..SEARCH
     },
     Command {
         name: "georadiusbymember",
         arity: -5,
-        flags: Flags::WRITE.union(Flags::DENYOOM),
         keys: RADIUSBYMEMBER_KEYS,
         find_keys: Some(find_member_keys),
-        categories: Categories::GEO,
-        group: Group::Geo,
-        since: "3.2.0",
-        complexity: SEARCH_COST,
         summary: "Finds the members around another one, and stores them if asked to.",
         syntax: "key member radius <M | KM | FT | MI> [WITHCOORD] [WITHDIST] [WITHHASH] [COUNT count [ANY]] [ASC | DESC] [STORE key | STOREDIST key]",
         deprecated: STORING_MEMBER,
         run: geo::georadiusbymember,
-        ..Command::BLANK
+        ..SEARCH_AND_STORE
     },
     Command {
         name: "georadiusbymember_ro",
         arity: -5,
-        flags: Flags::READONLY,
-        keys: ONE_RO_ACCESS,
-        categories: Categories::GEO,
-        group: Group::Geo,
         since: "3.2.10",
-        complexity: SEARCH_COST,
         summary: "Finds the members around another one.",
         syntax: "key member radius <M | KM | FT | MI> [WITHCOORD] [WITHDIST] [WITHHASH] [COUNT count [ANY]] [ASC | DESC]",
         deprecated: BY_GEOSEARCH_MEMBER,
         run: geo::georadiusbymember_ro,
-        ..Command::BLANK
+        ..SEARCH
     },
     Command {
         name: "geosearch",
         arity: -7,
-        flags: Flags::READONLY,
-        keys: ONE_RO_ACCESS,
-        categories: Categories::GEO,
-        group: Group::Geo,
         since: "6.2.0",
-        complexity: SEARCH_COST,
         summary: "Finds the members within a circle or a rectangle.",
         syntax: "key <FROMMEMBER member | FROMLONLAT longitude latitude> <BYRADIUS radius <M | KM | FT | MI> | BYBOX width height <M | KM | FT | MI>> [ASC | DESC] [COUNT count [ANY]] [WITHCOORD] [WITHDIST] [WITHHASH]",
         run: geo::geosearch,
-        ..Command::BLANK
+        ..SEARCH
     },
     Command {
         name: "geosearchstore",
         arity: -8,
-        flags: Flags::WRITE.union(Flags::DENYOOM),
         keys: SEARCHSTORE_KEYS,
-        categories: Categories::GEO,
-        group: Group::Geo,
         since: "6.2.0",
-        complexity: SEARCH_COST,
         summary: "Finds the members within a circle or a rectangle, and stores them.",
         syntax: "destination source <FROMMEMBER member | FROMLONLAT longitude latitude> <BYRADIUS radius <M | KM | FT | MI> | BYBOX width height <M | KM | FT | MI>> [ASC | DESC] [COUNT count [ANY]] [STOREDIST]",
         run: geo::geosearchstore,
-        ..Command::BLANK
+        ..SEARCH_AND_STORE
     },
 ];
