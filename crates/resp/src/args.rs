@@ -258,15 +258,8 @@ impl ArgsBuffer {
 /// command that is larger than that has a part of its own.
 #[derive(Debug, Default)]
 pub struct ArgsQueue {
-    parts: Vec<Part>,
+    parts: Vec<ArgsBuffer>,
     commands: Vec<Place>,
-}
-
-/// Commands that lie together.
-#[derive(Debug, Default)]
-struct Part {
-    buffer: Vec<u8>,
-    spans: Vec<Span>,
 }
 
 /// Where one command's spans lie.
@@ -284,41 +277,27 @@ impl ArgsQueue {
 
     /// Copies a command's arguments to the end; returns how many bytes they are.
     pub fn push(&mut self, args: Args<'_>) -> usize {
-        let has_room = |part: &Part| {
-            part.buffer.len() < ArgsQueue::PART_BYTES && part.spans.len() < ArgsQueue::PART_ARGS
+        let has_room = |part: &ArgsBuffer| {
+            part.bytes.len() < ArgsQueue::PART_BYTES && part.spans.len() < ArgsQueue::PART_ARGS
         };
         if !self.parts.last().is_some_and(has_room) {
-            self.parts.push(Part::default());
+            self.parts.push(ArgsBuffer::default());
         }
         let number = self.parts.len() - 1;
         let part = &mut self.parts[number];
-        let (first, filled) = (part.spans.len(), part.buffer.len());
+        let (first, filled) = (part.spans.len(), part.bytes.len());
         for arg in args {
-            part.spans.push(Span { start: part.buffer.len(), len: arg.len() });
-            part.buffer.extend_from_slice(arg);
+            part.push_with(|bytes| bytes.extend_from_slice(arg));
         }
         self.commands.push(Place { part: number, first, end: part.spans.len() });
-        part.buffer.len() - filled
+        part.bytes.len() - filled
     }
 
-    /// How many commands there are.
-    #[inline]
-    pub fn len(&self) -> usize {
-        self.commands.len()
-    }
-
-    /// Whether there are none.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.commands.is_empty()
-    }
-
-    /// The arguments of the command at `index`, which must be less than [`len`](ArgsQueue::len).
+    /// The arguments of command `index`, counted in the order in which they came.
     #[inline]
     pub fn at(&self, index: usize) -> Args<'_> {
         let place = self.commands[index];
-        let part = &self.parts[place.part];
-        Args::from_spans(&part.buffer, &part.spans[place.first..place.end])
+        self.parts[place.part].as_args().from(place.first).first(place.end - place.first)
     }
 
     /// Removes all commands, and keeps the memory of the first part for those that come.
@@ -326,14 +305,13 @@ impl ArgsQueue {
         self.commands.clear();
         self.parts.truncate(1);
         if let Some(part) = self.parts.first_mut() {
-            part.buffer.clear();
-            part.spans.clear();
+            part.clear(usize::MAX);
         }
     }
 
     /// Bytes held on the heap.
     pub fn heap_bytes(&self) -> usize {
-        let of_part = |part: &Part| part.buffer.capacity() + part.spans.capacity() * size_of::<Span>();
+        let of_part = |part: &ArgsBuffer| part.bytes.capacity() + part.spans.capacity() * size_of::<Span>();
         self.parts.iter().map(of_part).sum::<usize>() + self.commands.capacity() * size_of::<Place>()
     }
 }
@@ -350,12 +328,12 @@ mod tests {
             [&[b"SET", b"key", b""], &[&long], &[b"GET", b"key"], &many, &[b"PING"]];
         let mut queue = ArgsQueue::default();
         for round in 0..2 {
-            assert!(queue.is_empty(), "round {round}");
+            assert!(queue.commands.is_empty(), "round {round}");
             for args in commands {
                 let bytes = args.iter().map(|arg| arg.len()).sum::<usize>();
                 assert_eq!(queue.push(Args::from_slices(args)), bytes);
             }
-            assert_eq!(queue.len(), commands.len());
+            assert_eq!(queue.commands.len(), commands.len());
             for (index, args) in commands.iter().enumerate() {
                 assert_eq!(queue.at(index), Args::from_slices(args));
             }
