@@ -75,15 +75,7 @@ fn compare_keys(duo: &mut Duo, keys: &[Vec<u8>]) -> io::Result<Option<Disagreeme
                 return Ok(found(words::join(&heads[index * 3 + 2]), &oracle[2], &halcyon[2]));
             }
         }
-        let type_name = oracle[0].text().unwrap_or_default();
-        contents.push(match type_name.as_slice() {
-            b"list" => args_of(&[b"LRANGE", key, b"0", b"-1"]),
-            b"hash" => args_of(&[b"HGETALL", key]),
-            b"set" => args_of(&[b"SMEMBERS", key]),
-            b"stream" => args_of(&[b"XINFO", b"STREAM", key, b"FULL", b"COUNT", b"0"]),
-            b"zset" => args_of(&[b"ZRANGE", key, b"0", b"-1", b"WITHSCORES"]),
-            _ => args_of(&[b"GET", key]),
-        });
+        contents.push(reading(key, &oracle[0]));
     }
     let (oracle, halcyon) = exchange(duo, &contents)?;
     for ((command, oracle), halcyon) in contents.iter().zip(&oracle).zip(&halcyon) {
@@ -92,6 +84,18 @@ fn compare_keys(duo: &mut Duo, keys: &[Vec<u8>]) -> io::Result<Option<Disagreeme
         }
     }
     Ok(None)
+}
+
+/// The command that reads all of a key, of which `kind` is the reply to TYPE.
+pub fn reading(key: &[u8], kind: &Value) -> Args {
+    match &kind.text().unwrap_or_default()[..] {
+        b"list" => args_of(&[b"LRANGE", key, b"0", b"-1"]),
+        b"hash" => args_of(&[b"HGETALL", key]),
+        b"set" => args_of(&[b"SMEMBERS", key]),
+        b"stream" => args_of(&[b"XINFO", b"STREAM", key, b"FULL", b"COUNT", b"0"]),
+        b"zset" => args_of(&[b"ZRANGE", key, b"0", b"-1", b"WITHSCORES"]),
+        _ => args_of(&[b"GET", key]),
+    }
 }
 
 fn exchange(duo: &mut Duo, commands: &[Args]) -> io::Result<(Vec<Value>, Vec<Value>)> {

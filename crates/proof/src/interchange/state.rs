@@ -5,7 +5,7 @@ use std::io;
 
 use resp::Value;
 
-use crate::dump::DATABASES;
+use crate::dump::{self, DATABASES};
 use crate::duo::{Args, args_of};
 use crate::link::Link;
 use crate::rules;
@@ -119,7 +119,7 @@ fn told_of(link: &mut Link, keys: &[Vec<u8>]) -> io::Result<Vec<(Told, bool)>> {
         .collect();
     let heads = exchange(link, &asked)?;
     let asked: Vec<Args> =
-        keys.iter().zip(heads.chunks(3)).map(|(key, head)| question(key, &head[0])).collect();
+        keys.iter().zip(heads.chunks(3)).map(|(key, head)| dump::reading(key, &head[0])).collect();
     let contents = exchange(link, &asked)?;
     let mut told = Vec::new();
     for (((key, head), asked), content) in keys.iter().zip(heads.chunks(3)).zip(&asked).zip(&contents) {
@@ -139,17 +139,6 @@ fn told_of(link: &mut Link, keys: &[Vec<u8>]) -> io::Result<Vec<(Told, bool)>> {
         told.push((Told { facts, digest: head[2].clone() }, has_negative_zero));
     }
     Ok(told)
-}
-
-fn question(key: &[u8], kind: &Value) -> Args {
-    match &kind.text().unwrap_or_default()[..] {
-        b"list" => args_of(&[b"LRANGE", key, b"0", b"-1"]),
-        b"hash" => args_of(&[b"HGETALL", key]),
-        b"set" => args_of(&[b"SMEMBERS", key]),
-        b"stream" => args_of(&[b"XINFO", b"STREAM", key, b"FULL", b"COUNT", b"0"]),
-        b"zset" => args_of(&[b"ZRANGE", key, b"0", b"-1", b"WITHSCORES"]),
-        _ => args_of(&[b"GET", key]),
-    }
 }
 
 /// Members and scores, as numbers: servers write their digits in ways of their own. True if one is -0, which is told as 0.
