@@ -4,13 +4,14 @@ PORT ?= 6379
 BENCH ?=
 PEERS ?=
 FUZZ_INPUTS ?= 10000000
+KILLS ?= 500
 
 export PATH := $(PATH):$(HOME)/.cargo/bin
 CARGO_TARGET_DIR ?= $(CURDIR)/target
 export CARGO_TARGET_DIR
 
 .DEFAULT_GOAL := help
-.PHONY: help run test bench miri fuzz clean
+.PHONY: help run test bench miri fuzz crash clean
 
 help: ## This list
 	@sed -n -E 's/^([a-z]+):.*## (.*)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "%-14s%s\n", $$1, $$2 }'
@@ -31,8 +32,13 @@ bench: ## Measure side by side with every peer found (PEERS="name=path,...", BEN
 miri: ## Run the unit tests of the store's and the journal's unsafe code under Miri (installs it into a nightly toolchain)
 	@scripts/miri
 
-fuzz: ## Feed the decoder 10 million random inputs (FUZZ_INPUTS=N: another number)
-	@HALCYON_FUZZ_INPUTS=$(FUZZ_INPUTS) cargo test --release -p resp --test fuzz -- --nocapture
+fuzz: ## Feed the readers of commands, append-only files and RDB files 10 million damaged inputs each (FUZZ_INPUTS=N)
+	@HALCYON_FUZZ_INPUTS=$(FUZZ_INPUTS) cargo test --release -p resp -p journal --test fuzz -- --nocapture
+	@cargo run --release -p proof -- fuzz-rdb --cases $(FUZZ_INPUTS)
+
+crash: ## Kill a server under load 500 times and check what it kept (KILLS=N: another number)
+	@cargo build --release -p halcyon -p proof
+	@$(CARGO_TARGET_DIR)/release/proof crash --kills $(KILLS)
 
 clean: ## Remove what was built and downloaded here; ./data stays
 	@cargo clean

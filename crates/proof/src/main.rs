@@ -2,6 +2,7 @@
 //! the fuzzers of commands, payloads and files.
 
 mod concurrency;
+mod crash;
 mod differences;
 mod differential;
 mod directives;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
         Mode::Interchange => interchange::run(&options),
         Mode::FuzzLua => fuzz_lua::run(&options),
         Mode::Concurrency => concurrency::run(&options),
+        Mode::Crash => crash::run(&options),
     };
     match ran {
         Ok(tally) => {

@@ -13,6 +13,7 @@ proof fuzz-rdb [OPTIONS]       damaged RDB files at the reader
 proof interchange [OPTIONS]    RDB files from Halcyon to real servers and back, and the other way round
 proof fuzz-lua [OPTIONS]       Lua sources, whole and broken, at Halcyon's scripts
 proof concurrency [OPTIONS]    many connections on four workers, checked for a serial order
+proof crash [OPTIONS]          Halcyon under load, killed and started again: what it acknowledged must be there
 
   --halcyon BIN     Halcyon (default: $HALCYON_BIN, target/release/halcyon or target/ci/halcyon)
   --oracle BIN      the server that is right (default: redis-server; made for 7.0.15)
@@ -20,8 +21,11 @@ proof concurrency [OPTIONS]    many connections on four workers, checked for a s
   --seed N          where random sequences start (default 1)
   --commands N      random commands in all (default 200000; fuzz-commands: 100000)
   --cases N         damaged payloads, files or Lua sources in all (default 100000)
-  --seconds N       time that `concurrency` and `interchange` take (default 12)
-  --only FAMILY     one family: strings, keys, lists, hashes, sets, sorted_sets, server ...
+  --seconds N       time that `concurrency` and `interchange` take (default 12), and `crash` at the most (default 3600)
+  --kills N         how often `crash` kills the server, in all modes together (default 12)
+  --cut-bytes N     after each kill, cut so much off the append-only file (default 0; to see `crash` fail)
+  --only FAMILY     one family: strings, keys, lists, hashes, sets, sorted_sets, server ...; of `crash`, one mode:
+                    always, everysec, no, save
   --scripts-only    no random commands
   --random-only     no scripts
   --replay FILE     only the sequence, or file, that a failure wrote
@@ -37,6 +41,7 @@ pub enum Mode {
     FuzzLua,
     Interchange,
     Concurrency,
+    Crash,
 }
 
 /// Parsed options; see `USAGE`.
@@ -47,6 +52,8 @@ pub struct Options {
     pub seed: u64,
     pub commands: usize,
     pub seconds: u64,
+    pub kills: usize,
+    pub cut_bytes: u64,
     pub only: Option<String>,
     pub scripts_only: bool,
     pub random_only: bool,
@@ -66,6 +73,7 @@ impl Options {
             Some("interchange") => Mode::Interchange,
             Some("fuzz-lua") => Mode::FuzzLua,
             Some("concurrency") => Mode::Concurrency,
+            Some("crash") => Mode::Crash,
             _ => return Err(USAGE.to_owned()),
         };
         let mut options = Options {
@@ -77,7 +85,9 @@ impl Options {
             },
             seed: 1,
             commands: if mode == Mode::Differential { 200_000 } else { 100_000 },
-            seconds: 12,
+            seconds: if mode == Mode::Crash { 3_600 } else { 12 },
+            kills: 12,
+            cut_bytes: 0,
             only: None,
             scripts_only: false,
             random_only: false,
@@ -99,6 +109,8 @@ impl Options {
                         "--seed" => options.seed = number()?,
                         "--commands" | "--cases" => options.commands = number()? as usize,
                         "--seconds" => options.seconds = number()?,
+                        "--kills" => options.kills = number()? as usize,
+                        "--cut-bytes" => options.cut_bytes = number()?,
                         "--only" => options.only = Some(value),
                         "--replay" => options.replay = Some(PathBuf::from(value)),
                         "--scripts" => options.scripts = PathBuf::from(value),

@@ -61,6 +61,8 @@ const START_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct Server {
     child: Child,
     directory: PathBuf,
+    /// The directory is somebody else's, and stays.
+    is_kept: bool,
     pub port: u16,
     /// What `--version` says is a Redis 7.0: replies of later versions are not asked of it.
     pub is_redis_7_0: bool,
@@ -87,31 +89,53 @@ impl Server {
         if let Some(rdb) = rdb {
             fs::write(directory.join(RDB_NAME), rdb)?;
         }
-        let port = free_port()?;
-        let mut command = command_of(binary);
-        command
-            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
-            .args(["--enable-debug-command", "yes", "--loglevel", "warning"])
-            .arg("--dir")
-            .arg(&directory);
         let newer: &[_] = if is_redis_7_0 { &[] } else { setup.directives_since_7_2 };
-        for (name, value) in setup.directives.iter().chain(newer) {
-            command.arg(format!("--{name}")).arg(value);
-        }
-        command.args(extra);
-        let log = fs::File::create(directory.join("log"))?;
-        let child = command
-            .current_dir(&directory)
-            .stdin(Stdio::null())
-            .stdout(log.try_clone()?)
-            .stderr(log)
-            .spawn()?;
-        let mut server = Server { child, directory, port, is_redis_7_0 };
+        let directives = setup.directives.iter().chain(newer);
+        let directives = directives.flat_map(|(name, value)| [format!("--{name}"), (*value).to_owned()]);
+        let mut words = ["--save", "", "--appendonly", "no"].map(str::to_owned).to_vec();
+        words.extend(directives);
+        words.extend(extra.iter().map(|word| (*word).to_owned()));
+        let mut server = Server::spawn(binary, &directory, false, &words)?;
+        server.is_redis_7_0 = is_redis_7_0;
         server.wait_until_up()?;
         if setup.cluster && is_redis_7_0 {
             server.own_all_slots()?;
         }
         Ok(server)
+    }
+
+    /// Starts `binary` on what is in this directory, which stays when the server ends, and waits until all of it is loaded.
+    pub fn start_in(binary: &Path, directory: &Path, extra: &[&str]) -> io::Result<Server> {
+        let words: Vec<String> = extra.iter().map(|word| (*word).to_owned()).collect();
+        let mut server = Server::spawn(binary, directory, true, &words)?;
+        server.wait_until_up()?;
+        Ok(server)
+    }
+
+    fn spawn(binary: &Path, directory: &Path, is_kept: bool, words: &[String]) -> io::Result<Server> {
+        let port = free_port()?;
+        let log = fs::File::options().create(true).append(true).open(directory.join("log"))?;
+        let child = command_of(binary)
+            .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
+            .args(["--enable-debug-command", "yes", "--loglevel", "warning"])
+            .arg("--dir")
+            .arg(directory)
+            .args(words)
+            .current_dir(directory)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()?;
+        Ok(Server { child, directory: directory.to_owned(), is_kept, port, is_redis_7_0: false })
+    }
+
+    /// Ends the process at once, by SIGKILL. It is an error if it had ended by itself.
+    pub fn kill(&mut self) -> io::Result<()> {
+        if !self.is_alive() {
+            return Err(io::Error::other(format!("the server ended by itself:\n{}", self.log_tail())));
+        }
+        self.child.kill()?;
+        self.child.wait().map(drop)
     }
 
     /// Opens a connection.
@@ -184,7 +208,9 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        let _ = fs::remove_dir_all(&self.directory);
+        if !self.is_kept {
+            let _ = fs::remove_dir_all(&self.directory);
+        }
     }
 }
 
