@@ -49,6 +49,22 @@ class Ended:
         return bytes(reply[: -len(self.PONG)])
 
 
+def ask(connection, *words):
+    """Sends a command whose reply is one line or one string, of a server that may be loading and not answer PING; the reply's text."""
+    connection.sendall(encode(*words))
+    reply = bytearray()
+    while True:
+        head, separator, rest = bytes(reply).partition(b"\r\n")
+        if separator and not head.startswith(b"$"):
+            return head
+        if separator and len(rest) >= int(head[1:]) + 2:
+            return rest[:-2]
+        piece = connection.recv(RECEIVE_BYTES)
+        if not piece:
+            raise RuntimeError("the server closed the connection")
+        reply += piece
+
+
 def redis_benchmark(server, *arguments, cpus=GENERATOR_CPUS, processes=1, port=None):
     """Runs redis-benchmark, or several at once; returns the sum of their requests per second."""
     command = ["taskset", "-c", cpus, "redis-benchmark", "-h", "127.0.0.1", "-p", str(port or server.port), "--csv"]

@@ -78,17 +78,34 @@ class Server:
         self.name = program.name
         self.directory = tempfile.mkdtemp(prefix="halcyon-bench-")
         self.port = free_port()
-        command = ["taskset", "-c", cpus, program.path, "--port", str(self.port), "--bind", "127.0.0.1"]
-        command += ["--dir", self.directory, "--save", "", "--appendonly", "no", "--maxclients", str(CLIENTS_MAX)]
-        command += ["--io-threads", str(threads), *arguments]
+        self.command = ["taskset", "-c", cpus, program.path, "--port", str(self.port), "--bind", "127.0.0.1"]
+        self.command += ["--dir", self.directory, "--save", "", "--appendonly", "no", "--maxclients", str(CLIENTS_MAX)]
+        self.command += ["--io-threads", str(threads), *arguments]
         self.log_path = os.path.join(self.directory, "log")
-        with open(self.log_path, "wb") as log:
+        atexit.register(self.stop)
+        self._start()
+
+    def _start(self):
+        with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory,
+                self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory,
                 preexec_fn=die_with_parent,
             )
-        atexit.register(self.stop)
         self._wait_until_up()
+
+    def restart(self):
+        """Kills the server and starts it again on its directory; returns when it answers, be it that it is loading."""
+        self.process.kill()
+        self.process.wait()
+        self._start()
+
+    def pause(self):
+        """Has the kernel stop the process, so that its connections fall silent."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def go_on(self):
+        """Ends [`pause`]."""
+        self.process.send_signal(signal.SIGCONT)
 
     @property
     def pid(self):
@@ -132,7 +149,7 @@ class Server:
         while time.monotonic() < deadline and self.process.poll() is None:
             with contextlib.suppress(OSError), self.connect(timeout_s=2) as connection:
                 connection.sendall(b"PING\r\n")
-                if connection.recv(64).startswith(b"+PONG"):
+                if connection.recv(64).startswith((b"+PONG", b"-LOADING")):
                     return
             time.sleep(0.02)
         with open(self.log_path, encoding="utf-8", errors="replace") as log:
