@@ -189,6 +189,12 @@ pub const CLIENTS_BYTES_MIN: u64 = 128 * 1024;
 
 const _: () = assert!(10 * EVICTION_STEP_US <= TURN_US, "a slice of eviction fits in a connection's turn");
 
+/// Share of the data, in percent, that writers may keep for a running snapshot before they have to wait for it.
+pub const SNAPSHOT_KEPT_PERCENT: usize = 10;
+
+/// Bytes that they may keep at any rate.
+pub const SNAPSHOT_KEPT_BYTES_MIN: usize = 1024 * KIB;
+
 /// Size of a segment of the log in memory.
 pub const LOG_SEGMENT_BYTES: usize = 256 * KIB;
 

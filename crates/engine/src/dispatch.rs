@@ -508,7 +508,8 @@ fn run_locked(
 ) -> CmdResult {
     let keyspace = &server.keyspace;
     worker.appended_to = 0;
-    if server.is_log_full()
+    let only_key = position.filter(|_| matches!(info.keys, KeyRule::One(_)));
+    if server.holds_up_writers(only_key)
         && propagation::may_leave_effects(info, session.multi.as_ref().map(|multi| multi.flags()))
     {
         worker.held_up = true;

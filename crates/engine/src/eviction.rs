@@ -175,11 +175,15 @@ pub fn make_room(server: &Server, worker: &mut Worker) -> Room {
 
 /// A slice of eviction between commands; true if there is more to do.
 pub fn tick(server: &Server, worker: &mut Worker) -> bool {
-    make_room(server, worker) == Room::Soon
+    make_room(server, worker) == Room::Soon && !server.keyspace.snapshot_is_behind(None)
 }
 
 #[cold]
 fn evict_slice(server: &Server, worker: &mut Worker) -> Room {
+    if server.keyspace.snapshot_is_behind(None) {
+        // Whatever was evicted now would be kept for the snapshot. Commands that need memory wait for it, too.
+        return Room::Soon;
+    }
     let started_us = server.clock.mono_us();
     let slice_us = slice_us(server.config.hot().maxmemory_eviction_tenacity());
     let (mut room, mut attempt) = (Room::Soon, Attempt::Evicted);

@@ -18,7 +18,7 @@ use crate::session::{ReplyMode, Session};
 use crate::table::CommandId;
 use crate::worker::Worker;
 
-/// Between looks whether the log has room again.
+/// Between looks whether writers may go on.
 const ROOM_INTERVAL: Duration = Duration::from_millis(1);
 
 /// What a job does; it writes its reply through [`Lane::reply`].
@@ -140,7 +140,7 @@ impl Place for Thread<'_> {
     }
 
     fn with_stripes(&mut self, mut stripes: Option<Vec<usize>>, work: &mut dyn FnMut(&mut Ctx<'_>)) {
-        while self.server.is_log_full() {
+        while self.server.holds_up_writers(None) {
             std::thread::sleep(ROOM_INTERVAL);
         }
         self.worker.set_now(self.server.clock.now());

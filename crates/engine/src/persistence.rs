@@ -133,7 +133,7 @@ impl Server {
         if refusals & IS_LOADING != 0 && !flags.contains(Flags::LOADING) {
             return Err(Fault::Text("LOADING Redis is loading the dataset in memory"));
         }
-        let writes = flags.intersects(Flags::WRITE | Flags::MAY_REPLICATE);
+        let writes = flags.contains(Flags::WRITE);
         let must_save = self.config.bool("stop-writes-on-bgsave-error") && !self.save_points().is_empty();
         if refusals & CANNOT_SAVE != 0 && writes && must_save {
             return Err(Fault::Text(

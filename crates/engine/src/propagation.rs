@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU8, Ordering::AcqRel, Ordering::Relaxed};
 use base::limits::RECORD_KEPT_BYTES_MAX;
 use journal::log::Log;
 use resp::{Args, write_command};
+use store::Position;
 
 use crate::ctx::Ctx;
 use crate::fault::CmdResult;
@@ -74,10 +75,12 @@ impl Server {
         }
     }
 
-    /// True if a command has to wait, since the log's readers are too far behind.
+    /// True if a command that writes has to wait, before it locks anything: the log's readers are too far behind, or so are
+    /// the walkers of a snapshot. `only_key` is the place of its key, if it has no more than one.
     #[inline]
-    pub(crate) fn is_log_full(&self) -> bool {
+    pub(crate) fn holds_up_writers(&self, only_key: Option<Position>) -> bool {
         self.log.is_active() && !self.log.has_room()
+            || self.keyspace.snapshot_is_behind(only_key.map(Position::stripe))
     }
 }
 

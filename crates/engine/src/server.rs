@@ -364,8 +364,11 @@ impl Server {
         self.clients.close(&session.client);
     }
 
-    /// A slice of active expiry: see [`Keyspace::expire_slice`].
+    /// A slice of active expiry: see [`Keyspace::expire_slice`]. None is taken while a snapshot has to catch up.
     pub fn expire_slice(&self, stripe: usize, now_ms: i64, keys_max: usize) -> (usize, bool) {
+        if self.keyspace.snapshot_is_behind(Some(stripe)) {
+            return (0, false);
+        }
         self.keyspace.expire_slice(stripe, now_ms, keys_max, &mut |db, key, lapse| match lapse {
             Lapse::Key => self.key_lost(db, key, &[(Event::Expired, "expired")]),
             Lapse::Fields { fields, emptied } => {

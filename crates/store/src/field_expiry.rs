@@ -7,6 +7,7 @@ use crate::Value;
 use crate::entry::Entry;
 use crate::keyspace::{Database, Keyspace, Position, StripeState};
 use crate::locked::{Lapse, detach_entry, position_of};
+use crate::snapshot::Change;
 use crate::table;
 
 impl Keyspace {
@@ -34,7 +35,7 @@ impl Keyspace {
                     entry.soonest_end_ms() == Some(at) && position_of(self, entry) == position.0
                 };
                 if let Some(entry) = table::find(database.root(position), position.0, due) {
-                    self.before_change(db, entry);
+                    self.before_change(db, entry, Change::Part);
                     let fields = self.expire_fields_of(
                         (state, index, database),
                         (position, entry),

@@ -15,6 +15,7 @@ use crate::encoding::Encoding;
 use crate::entry::{Entry, Form, INLINE_BYTES_MAX, OwnedEntry, OwnedValue, Payload};
 use crate::keyspace::{Database, Keyspace, Position, StripeState};
 use crate::reaper::Garbage;
+use crate::snapshot::Change;
 use crate::table::{self, TABLE_BYTES_PER_KEY};
 use crate::value::{Kind, Value};
 use crate::{LongString, keyspace::STRIPES};
@@ -318,7 +319,7 @@ impl<'k> Locked<'k> {
         at: Instant,
     ) -> Option<Option<&mut Value>> {
         let entry = self.find(db, position, key, at.now_ms)?;
-        self.space.before_change(db, entry);
+        self.space.before_change(db, entry, Change::Part);
         at.mark(entry);
         // SAFETY: the result borrows `self` mutably, and every View of a stripe's entries borrows the
         // one Locked (or scan) that holds the stripe: no other reference to the value exists.
@@ -342,7 +343,7 @@ impl<'k> Locked<'k> {
         if let Some(entry) = old {
             let had = entry.expire_at_ms();
             let wanted = wanted_expiry(expiry, had);
-            self.space.before_change(db, entry);
+            self.space.before_change(db, entry, Change::Whole);
             if had == wanted && entry.overwrite(bytes, form, wanted) {
                 entry.set_clock(at.stored(Some(entry.clock())));
                 return;
@@ -398,7 +399,7 @@ impl<'k> Locked<'k> {
         let end = new.soonest_end_ms();
         match old {
             Some(old) => {
-                self.space.before_change(db, old);
+                self.space.before_change(db, old, Change::Whole);
                 table::replace(database.root(position), position.0, old, new);
                 // SAFETY: replaced, so no table word points to it; `old` is not used again.
                 self.space.discard(unsafe { old.dispose() });
@@ -471,7 +472,7 @@ impl<'k> Locked<'k> {
             self.index_expiry(db, position, Some(at), None);
         }
         self.index_field_ends(db, position, entry.soonest_end_ms(), None);
-        self.space.before_change(db, entry);
+        self.space.before_change(db, entry, Change::Whole);
         detach_entry(self.space, database, position, entry)
     }
 
@@ -486,7 +487,7 @@ impl<'k> Locked<'k> {
     ) -> bool {
         let Some(entry) = self.find(db, position, key, now_ms) else { return false };
         let had = entry.expire_at_ms();
-        self.space.before_change(db, entry);
+        self.space.before_change(db, entry, Change::Part);
         match (had, expire_at_ms) {
             (Some(_), Some(new)) => entry.set_expire_at_ms(new),
             (None, None) => return true,
@@ -659,7 +660,7 @@ impl Keyspace {
                         field_ends[index].remove(&(end, position.0));
                         database.count_timed_hash(position, -1);
                     }
-                    self.before_change(db, entry);
+                    self.before_change(db, entry, Change::Whole);
                     self.discard(detach_entry(self, database, position, entry));
                     removed += 1;
                 }

@@ -7,13 +7,17 @@
 //! walked, all entries have the keyspace's mark (*one-mark*), and the next snapshot may start.
 //!
 //! A flushed database is handed to the walkers as a whole. Databases are called by the numbers they had at the start.
+//!
+//! What writers keep is bounded: beyond a share of the data, those that would keep more have to wait for the walkers
+//! ([`Keyspace::snapshot_is_behind`]), and look at that before they lock anything.
 
 use std::ops::Range;
 use std::sync::atomic::{
-    AtomicBool, AtomicPtr, AtomicU8, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed,
-    Ordering::Release,
+    AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering::AcqRel, Ordering::Acquire,
+    Ordering::Relaxed, Ordering::Release,
 };
 
+use base::limits::{SNAPSHOT_KEPT_BYTES_MIN, SNAPSHOT_KEPT_PERCENT};
 use parking_lot::Mutex;
 
 use crate::blocks::Word;
@@ -28,8 +32,13 @@ use crate::value::Value;
 const ENTRIES_PER_LOCK: usize = 32;
 /// Entries of a batch, likewise.
 const BATCH_ENTRIES: usize = 512;
-/// Bytes of a kept object that are counted: its writers copy its nodes one by one, and seldom all.
-const KEPT_OBJECT_BYTES_MAX: usize = 64 * 1024;
+/// Entries that are kept in one piece of memory.
+const KEPT_PART_ENTRIES: usize = BATCH_ENTRIES;
+/// Bytes of a kept object that are counted where its writers copy its nodes one by one, and seldom all.
+const CHANGED_OBJECT_BYTES_MAX: usize = 64 * 1024;
+/// No object that goes as a whole counts for more than this share of what may be kept: a few huge ones hold nobody up.
+const REMOVED_OBJECT_SHARE: usize = 16;
+const STRIPES_PER_WORD: usize = u64::BITS as usize;
 
 /// What the keyspace knows of the running snapshot.
 #[derive(Default)]
@@ -38,9 +47,23 @@ pub(crate) struct Marking {
     own: AtomicU8,
     /// Entries with the other mark may exist.
     is_running: AtomicBool,
-    kept: Mutex<Vec<Kept>>,
+    /// In parts of bounded size, so that no writer ever copies all of it to make it longer. None is empty.
+    kept: Mutex<Vec<Vec<Kept>>>,
     kept_bytes: AtomicUsize,
+    /// With more than this kept, writers wait.
+    kept_bytes_max: AtomicUsize,
+    /// A bit for each stripe that the running snapshot has all of.
+    walked: [AtomicU64; STRIPES / STRIPES_PER_WORD],
     flushed: Mutex<Vec<Flushed>>,
+}
+
+/// What a writer is about to do to an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// Change a part of its value, or what stands beside it.
+    Part,
+    /// Put another in its place, or none.
+    Whole,
 }
 
 /// An entry as it was before the first write since the start.
@@ -65,30 +88,54 @@ impl Marking {
     pub(crate) fn own(&self) -> u8 {
         self.own.load(Relaxed)
     }
+
+    fn push(&self, kept: Kept) {
+        self.kept_bytes.fetch_add(kept.bytes, Relaxed);
+        let mut parts = self.kept.lock();
+        match parts.last_mut() {
+            Some(part) if part.len() < KEPT_PART_ENTRIES => part.push(kept),
+            _ => {
+                let mut part = Vec::with_capacity(KEPT_PART_ENTRIES);
+                part.push(kept);
+                parts.push(part);
+            }
+        }
+    }
+
+    fn note_walked(&self, stripe: usize) {
+        self.walked[stripe / STRIPES_PER_WORD].fetch_or(1 << (stripe % STRIPES_PER_WORD), Relaxed);
+    }
+
+    fn is_walked(&self, stripe: usize) -> bool {
+        self.walked[stripe / STRIPES_PER_WORD].load(Relaxed) >> (stripe % STRIPES_PER_WORD) & 1 != 0
+    }
 }
 
 impl Keyspace {
     /// To be called before an entry of a database is changed or removed; its stripe is held.
     #[inline]
-    pub(crate) fn before_change(&self, db: usize, entry: Entry) {
+    pub(crate) fn before_change(&self, db: usize, entry: Entry, change: Change) {
         if entry.mark() != self.marking.own() {
-            self.keep(db, entry);
+            self.keep(db, entry, change);
         }
     }
 
     #[cold]
-    fn keep(&self, db: usize, entry: Entry) {
+    fn keep(&self, db: usize, entry: Entry, change: Change) {
         let (index, _) = self.database(db);
         let view = View::new(entry);
+        let counted_max = match change {
+            Change::Part => CHANGED_OBJECT_BYTES_MAX,
+            Change::Whole => self.marking.kept_bytes_max.load(Relaxed) / REMOVED_OBJECT_SHARE,
+        };
         let object_bytes = match view.value() {
             ValueRef::Inline(_) => 0,
-            ValueRef::Object(value) => value.memory_bytes().min(KEPT_OBJECT_BYTES_MAX),
+            ValueRef::Object(value) => value.memory_bytes().min(counted_max),
         };
-        let bytes = entry.footprint_bytes() + object_bytes;
+        let bytes = size_of::<Kept>() + entry.footprint_bytes() + object_bytes;
         let kept = Kept { index, key: view.key().into(), entry: view.to_owned(), clock: view.clock(), bytes };
         entry.set_mark(self.marking.own());
-        self.marking.kept_bytes.fetch_add(bytes, Relaxed);
-        self.marking.kept.lock().push(kept);
+        self.marking.push(kept);
     }
 
     /// Takes over the tables of a flushed database, if the running snapshot may still want them; else gives them back.
@@ -113,12 +160,31 @@ impl Keyspace {
         self.marking.kept_bytes.load(Relaxed)
     }
 
+    /// The bound of [`Keyspace::kept_bytes`], above which writers wait. It is exceeded by what the commands that run at
+    /// that moment keep.
+    pub fn kept_bytes_max(&self) -> usize {
+        self.marking.kept_bytes_max.load(Relaxed)
+    }
+
+    /// True if a command that writes has to wait for the running snapshot's walkers. One that writes to one stripe only
+    /// need not if that is walked: nothing of it will be kept.
+    #[inline]
+    pub fn snapshot_is_behind(&self, only_stripe: Option<usize>) -> bool {
+        let marking = &self.marking;
+        marking.kept_bytes.load(Relaxed) > marking.kept_bytes_max.load(Relaxed)
+            && !only_stripe.is_some_and(|stripe| marking.is_walked(stripe))
+    }
+
     /// Starts a snapshot of this instant, for which the caller holds every stripe. `None` if one is being walked.
     pub fn begin_snapshot(&self, held: &Locked<'_>) -> Option<Snapshot> {
         assert!(held.covers_all(), "locked-set: a snapshot starts under every stripe");
         if self.marking.is_running.swap(true, AcqRel) {
             return None;
         }
+        let data_bytes = crate::alloc::used_bytes().saturating_sub(self.birth_bytes());
+        let kept_bytes_max = (data_bytes / 100 * SNAPSHOT_KEPT_PERCENT).max(SNAPSHOT_KEPT_BYTES_MIN);
+        self.marking.kept_bytes_max.store(kept_bytes_max, Relaxed);
+        self.marking.walked.iter().for_each(|word| word.store(0, Relaxed));
         self.marking.own.fetch_xor(MARK, Relaxed);
         let built = (0..self.databases()).filter_map(|db| Some((db, self.built(db)?)));
         let databases = built
@@ -220,11 +286,7 @@ impl Snapshot {
         if space.marking.kept_bytes.load(Relaxed) == 0 {
             return;
         }
-        let kept = {
-            let mut all = space.marking.kept.lock();
-            let from = all.len().saturating_sub(BATCH_ENTRIES);
-            all.split_off(from)
-        };
+        let Some(kept) = space.marking.kept.lock().pop() else { return };
         for kept in kept {
             // A database that was empty at the start has no entry with the other mark.
             let db = self.db_of(kept.index).expect("one-mark: an old entry is of a database of the snapshot");
@@ -252,6 +314,7 @@ impl Snapshot {
         let Some((stripe, at, position)) = walk.place else { unreachable!("walk-place: was just set") };
         walk.place = self.step_stripe(space, stripe, at, position, batch);
         if walk.place.is_none() {
+            space.marking.note_walked(stripe);
             self.walked_stripes.fetch_add(1, AcqRel);
         }
         true

@@ -224,3 +224,36 @@ fn two_walkers_and_two_writers_at_once() {
     });
     assert!(space.begin_snapshot(&space.lock_all()).is_some(), "the next one may start");
 }
+
+#[test]
+fn writers_wait_for_a_walker_that_is_slow() {
+    let keys: u64 = if cfg!(miri) { return } else { 100_000 };
+    let space = Keyspace::new(1, Placement::Hash, 0);
+    let position = |number: u64| space.position(&number.to_le_bytes());
+    let put = |number: u64, text: &[u8]| {
+        let at = position(number);
+        space.lock(at).put_string(0, at, &number.to_le_bytes(), text, Form::Plain, Expiry::Clear, AT);
+    };
+    (0..keys).for_each(|number| put(number, &[b'a'; 100]));
+    let snapshot = begin(&space);
+    let (mut walk, mut batch, mut told) = (Walk::default(), SnapshotBatch::default(), Model::new());
+    let bound = space.kept_bytes_max();
+    assert!(!space.snapshot_is_behind(None), "nothing is kept");
+    let mut waits = 0;
+    for number in 0..keys {
+        while space.snapshot_is_behind(Some(position(number).stripe())) {
+            waits += 1;
+            assert!(snapshot.next(&space, &mut walk, &mut batch), "what is kept is handed out");
+            gather(&batch, &mut told);
+        }
+        put(number, &[b'b'; 100]);
+        assert!(space.kept_bytes() <= bound + 1_000, "one more write than the bound allows");
+    }
+    assert!(waits > 0, "{bound} bytes are little");
+    while snapshot.next(&space, &mut walk, &mut batch) {
+        gather(&batch, &mut told);
+    }
+    assert!(!space.snapshot_is_behind(None));
+    assert_eq!(told.len() as u64, keys);
+    assert!(told.values().all(|held| *held == Held::Text(vec![b'a'; 100], None)));
+}

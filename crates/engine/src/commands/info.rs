@@ -266,6 +266,8 @@ fn persistence(source: &Source<'_>, fields: &mut Fields) {
     fields.add("current_cow_peak", while_saving(&state.kept_peak_bytes));
     fields.add("current_cow_size", server.keyspace.kept_bytes());
     fields.add("current_cow_size_age", 0);
+    // Writers wait while so much is kept.
+    fields.add("current_cow_size_max", if is_saving { server.keyspace.kept_bytes_max() } else { 0 });
     let (written, total) = (while_saving(&state.keys_written), while_saving(&state.keys_total));
     fields.add_fixed("current_fork_perc", written as f64 * 100.0 / total.max(1) as f64);
     fields.add("current_save_keys_processed", written);

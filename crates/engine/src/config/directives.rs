@@ -448,7 +448,7 @@ pub static DIRECTIVES: &[Directive] = &[
     yes("rdbchecksum").immutable(),
     no("rdb-del-sync-files").awaits(JOURNAL),
     yes("rdb-save-incremental-fsync"),
-    int("rdb-key-save-delay", i32::MIN as i64, I32, 0).hidden().awaits(JOURNAL),
+    int("rdb-key-save-delay", i32::MIN as i64, I32, 0).hidden(),
     int("key-load-delay", i32::MIN as i64, I32, 0).hidden().awaits(JOURNAL),
     int("loading-process-events-interval-bytes", KIB as i64, I32, 2 * MIB as i64).hidden().awaits(JOURNAL),
     word("sanitize-dump-payload", SANITIZE_MODES, "no").needless("every payload is checked"),

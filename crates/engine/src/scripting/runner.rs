@@ -182,8 +182,7 @@ impl Run<'_, '_> {
         if server.is_stale.load(Relaxed) && !flags.contains(Flags::STALE) {
             return Err("ERR Can not execute the command on a stale replica".into());
         }
-        let may_replicate = flags.intersects(Flags::WRITE | Flags::MAY_REPLICATE);
-        if self.is_read_only && (may_replicate || matches!(info.spec.name, "publish" | "spublish")) {
+        if self.is_read_only && flags.intersects(Flags::WRITE | Flags::MAY_REPLICATE) {
             return Err("ERR Write commands are not allowed from read-only scripts.".into());
         }
         if flags.contains(Flags::DENYOOM)

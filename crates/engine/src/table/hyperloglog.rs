@@ -32,7 +32,7 @@ pub const ROWS: &[Command] = &[
     Command {
         name: "pfcount",
         arity: -2,
-        flags: Flags::READONLY,
+        flags: Flags::READONLY.union(Flags::MAY_REPLICATE),
         keys: COUNT_KEYS,
         categories: Categories::HYPERLOGLOG,
         group: Group::HyperLogLog,

@@ -72,7 +72,7 @@ bitflags! {
         const FAST = 1 << 12;
         /// Allowed before authentication.
         const NO_AUTH = 1 << 13;
-        /// May be replicated though it writes no key.
+        /// May be replicated though it writes no key. `COMMAND` does not tell: Redis hides it.
         const MAY_REPLICATE = 1 << 14;
         /// Refused while a data set is loaded in the background.
         const NO_ASYNC_LOADING = 1 << 15;
@@ -185,7 +185,6 @@ pub const FLAG_WORDS: &[(Flags, &str)] = &[
     (Flags::ASKING, "asking"),
     (Flags::FAST, "fast"),
     (Flags::NO_AUTH, "no_auth"),
-    (Flags::MAY_REPLICATE, "may_replicate"),
     (Flags::NO_MANDATORY_KEYS, "no_mandatory_keys"),
     (Flags::NO_ASYNC_LOADING, "no_async_loading"),
     (Flags::NO_MULTI, "no_multi"),

@@ -5,7 +5,8 @@ use crate::commands::pubsub;
 
 const LISTENING: Flags =
     Flags::PUBSUB.union(Flags::NOSCRIPT).union(Flags::LOADING).union(Flags::STALE).union(Flags::SUBSCRIBED);
-const SENDING: Flags = Flags::PUBSUB.union(Flags::LOADING).union(Flags::STALE).union(Flags::FAST);
+const SENDING: Flags =
+    Flags::PUBSUB.union(Flags::LOADING).union(Flags::STALE).union(Flags::FAST).union(Flags::MAY_REPLICATE);
 const ASKING: Flags = Flags::PUBSUB.union(Flags::LOADING).union(Flags::STALE);
 const SHARD_CHANNELS: &[KeySpec] = &[KeySpec::range(KeyAccess::NOT_KEY, 1, -1, 1)];
 const SHARD_CHANNEL: &[KeySpec] = &[KeySpec::one(KeyAccess::NOT_KEY, 1)];

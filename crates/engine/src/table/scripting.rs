@@ -7,6 +7,7 @@ use crate::commands::{functions, scripting};
 const RUNS: Flags =
     Flags::NOSCRIPT.union(Flags::STALE).union(Flags::SKIP_MONITOR).union(Flags::NO_MANDATORY_KEYS);
 const RUNS_RO: Flags = RUNS.union(Flags::READONLY);
+const RUNS_RW: Flags = RUNS.union(Flags::MAY_REPLICATE);
 const SCRIPTING: Command =
     Command { categories: Categories::SCRIPTING, group: Group::Scripting, since: "2.6.0", ..Command::BLANK };
 const FUNCTIONS: Command = Command { since: "7.0.0", ..SCRIPTING };
@@ -38,7 +39,7 @@ pub const ROWS: &[Command] = &[
     Command {
         name: "eval",
         arity: -3,
-        flags: RUNS,
+        flags: RUNS_RW,
         keys: NOTED_RW,
         complexity: RUN_COMPLEXITY,
         summary: "Runs a Lua script.",
@@ -49,7 +50,7 @@ pub const ROWS: &[Command] = &[
     Command {
         name: "evalsha",
         arity: -3,
-        flags: RUNS,
+        flags: RUNS_RW,
         keys: KEYS_RW,
         complexity: RUN_COMPLEXITY,
         summary: "Runs a Lua script that the server knows, by its SHA1 digest.",
@@ -84,7 +85,7 @@ pub const ROWS: &[Command] = &[
     Command {
         name: "fcall",
         arity: -3,
-        flags: RUNS,
+        flags: RUNS_RW,
         keys: NOTED_RW,
         complexity: CALL_COMPLEXITY,
         summary: "Runs a function.",

@@ -5,6 +5,7 @@
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use engine::persistence::saving::Save;
 use engine::server::Server;
@@ -18,6 +19,9 @@ const PIECE_BYTES: usize = 256 * 1024;
 const PIECES_WAITING: usize = 4;
 /// Bytes after which what was written goes to the disk, so that the end has not all of it to wait for.
 const SYNC_BYTES: u64 = 32 << 20;
+
+/// Between looks whether a delay that was asked for still is.
+const DELAY_CHECK: Duration = Duration::from_millis(10);
 
 /// Writes `save` to the file `path`. All of it is walked, whatever the disk says.
 pub fn save(server: &Server, save: &Save, storage: &dyn Storage, path: &Path) -> Result<(), String> {
@@ -64,11 +68,35 @@ fn write(server: &Server, save: &Save, storage: &dyn Storage, path: &Path) -> jo
 fn encode(server: &Server, save: &Save, pieces: &SyncSender<(Vec<u8>, Piece)>) {
     let mut encoder = save.encoder(server);
     loop {
-        let mut bytes = Vec::with_capacity(PIECE_BYTES + PIECE_BYTES / 8);
-        let piece = encoder.fill(&mut bytes, PIECE_BYTES);
+        let mut bytes = Vec::new();
+        let piece = if delay_us(server) == 0 {
+            bytes.reserve(PIECE_BYTES + PIECE_BYTES / 8);
+            encoder.fill(&mut bytes, PIECE_BYTES)
+        } else {
+            let piece = encoder.fill(&mut bytes, 1);
+            delay(server);
+            piece
+        };
         pieces.send((bytes, piece)).expect("save-writer: takes every piece");
         if piece == Piece::Last {
             return;
+        }
+    }
+}
+
+/// What a save is slowed down by for each key, for those who test what goes on meanwhile. A negative delay is a microsecond
+/// for every so many keys: none that could be seen.
+fn delay_us(server: &Server) -> u64 {
+    u64::try_from(server.config.int("rdb-key-save-delay")).unwrap_or(0)
+}
+
+/// Waits, until the directive says otherwise.
+fn delay(server: &Server) {
+    let started = Instant::now();
+    loop {
+        match delay_us(server).saturating_sub(started.elapsed().as_micros() as u64) {
+            0 => return,
+            left_us => thread::sleep(Duration::from_micros(left_us).min(DELAY_CHECK)),
         }
     }
 }
