@@ -204,6 +204,17 @@ pub const LOG_SEGMENTS_SPARE_MAX: usize = 16;
 /// With more than this in memory that the slowest reader which must not miss any still needs, writers wait.
 pub const LOG_RING_BYTES: u64 = 64 * MIB;
 
+/// What is read from a disk at a time for a replica.
+pub const REPLICA_FETCH_BYTES: usize = 256 * KIB;
+
+/// The stream since a full synchronization's instant that is kept in memory; more of it goes to the disk.
+pub const SYNC_LOG_BYTES_MAX: u64 = 16 * MIB;
+
+/// What a slow replica may keep in memory where `client-output-buffer-limit` sets no bound.
+pub const REPLICA_KEPT_BYTES_MAX: u64 = 1024 * MIB;
+
+const _: () = assert!(SYNC_LOG_BYTES_MAX <= LOG_RING_BYTES / 2, "writers are held up by slow disks only");
+
 /// Memory that a worker keeps for the effects of its next commands.
 pub const RECORD_KEPT_BYTES_MAX: usize = 64 * KIB;
 

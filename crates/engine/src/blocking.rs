@@ -23,6 +23,7 @@ use crate::clients::Client;
 use crate::ctx::Ctx;
 use crate::letter::Letter;
 use crate::output::Output;
+use crate::replication::primary::Tally;
 use crate::reply::Reply;
 use crate::session::Session;
 use crate::table::CommandId;
@@ -30,27 +31,20 @@ use crate::table::CommandId;
 const SHARDS: usize = 64;
 
 /// What a client gets when nothing came in time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum TimeoutReply {
     /// A null array.
     NullArray,
-    /// This integer.
-    Int(i64),
-    /// Two integers.
-    Ints(i64, i64),
+    /// How many copies there are by then.
+    Tally(Arc<Tally>),
 }
 
 impl TimeoutReply {
     /// Writes it.
-    pub fn write(self, out: &mut Encoder<'_>) {
+    pub fn write(&self, out: &mut Encoder<'_>) {
         match self {
             TimeoutReply::NullArray => out.null_array(),
-            TimeoutReply::Int(number) => out.int(number),
-            TimeoutReply::Ints(first, second) => {
-                out.array(2);
-                out.int(first);
-                out.int(second);
-            }
+            TimeoutReply::Tally(tally) => tally.write(out),
         }
     }
 }
@@ -91,6 +85,13 @@ pub struct Waiter {
     on_timeout: TimeoutReply,
     /// The state its command runs with; `None` once it is answered (*one-answer*).
     session: Mutex<Option<Session>>,
+}
+
+impl Waiter {
+    /// True once its client is answered, or gone.
+    pub fn is_answered(&self) -> bool {
+        self.session.lock().is_none()
+    }
 }
 
 /// The waiters of one key: by class, then by arrival.

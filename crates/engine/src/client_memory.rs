@@ -55,7 +55,8 @@ impl ClientMemory {
             let before = client.memory_bytes.swap(bytes, Relaxed);
             self.total_bytes.fetch_add(bytes as i64 - before as i64, Relaxed);
         }
-        let list = if client.no_evict.load(Relaxed) { 0 } else { list_of(bytes) };
+        let stays = client.no_evict.load(Relaxed) || client.is_replica.load(Relaxed);
+        let list = if stays { 0 } else { list_of(bytes) };
         if client.memory_list.load(Relaxed) != list {
             self.move_to(client, list);
         }
@@ -134,7 +135,8 @@ impl Clients {
 }
 
 fn may_go(client: &Client) -> bool {
-    !client.no_evict.load(Relaxed) && !client.kill.load(Relaxed)
+    let stays = client.no_evict.load(Relaxed) || client.is_replica.load(Relaxed);
+    !stays && !client.kill.load(Relaxed)
 }
 
 /// `maxmemory-clients` in bytes; 0: no limit.

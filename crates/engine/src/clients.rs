@@ -13,6 +13,7 @@ use std::sync::atomic::{
 use parking_lot::Mutex;
 
 use crate::client_memory::ClientMemory;
+use crate::replication::primary::Greeting;
 use crate::table::CommandId;
 use crate::tracking::{Mode, Tracker};
 
@@ -90,6 +91,8 @@ pub struct Identity {
     pub lib_name: Vec<u8>,
     /// CLIENT SETINFO LIB-VER.
     pub lib_ver: Vec<u8>,
+    /// What it said as one that is going to be a replica.
+    pub replica: Option<Box<Greeting>>,
 }
 
 /// One connection, as other threads see it.
@@ -142,6 +145,8 @@ pub struct Client {
     pub(crate) memory_list: AtomicU8,
     /// It sent MONITOR.
     pub is_monitor: AtomicBool,
+    /// It sent PSYNC or SYNC: it is sent the stream.
+    pub is_replica: AtomicBool,
     /// Bytes read and not run.
     pub input_bytes: AtomicU32,
     /// Bytes of unsent replies.
@@ -191,7 +196,7 @@ impl Client {
 
     /// True if others send to it: it stays with its worker, and silence is no reason to close it.
     pub fn is_pushed_to(&self) -> bool {
-        self.is_subscribed() || self.is_monitor.load(Relaxed)
+        self.is_subscribed() || self.is_monitor.load(Relaxed) || self.is_replica.load(Relaxed)
     }
 
     /// What the client said of itself.
@@ -246,6 +251,7 @@ impl Clients {
             memory_bytes: AtomicU64::new(0),
             memory_list: AtomicU8::new(0),
             is_monitor: AtomicBool::new(false),
+            is_replica: AtomicBool::new(false),
             input_bytes: AtomicU32::new(0),
             output_bytes: AtomicU32::new(0),
             blocked: AtomicBool::new(false),

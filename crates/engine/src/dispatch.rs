@@ -3,6 +3,8 @@
 //! A pipeline runs in batches: first every key of the batch is hashed and its bucket and entry are asked
 //! for from memory, then the commands run one by one, each under the locks of its own keys.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use base::limits::{BATCH_COMMANDS, OUTPUT_HIGH_WATER_BYTES};
 use resp::{Args, Batch, Proto};
 use store::Position;
@@ -42,6 +44,8 @@ pub enum Stop {
     Blocked,
     /// The next command needs a stripe that is held for long: go on in a while.
     Busy,
+    /// The command that just ran has made the connection a replica (`Worker::attached`): go on at once.
+    Replica,
     /// The connection is to be closed after its replies.
     Close,
     /// The connection is to be closed at once, unsent replies and all.
@@ -120,6 +124,8 @@ pub fn run_batch(
             progress.stop = Stop::Deferred;
         } else if worker.blocked.is_some() {
             progress.stop = Stop::Blocked;
+        } else if worker.attached.is_some() {
+            progress.stop = Stop::Replica;
         } else if out.is_streaming() || out.pending_bytes() > OUTPUT_HIGH_WATER_BYTES {
             progress.stop = Stop::Output;
         } else if worker.now.mono_us >= worker.turn_ends_us {
@@ -189,6 +195,8 @@ fn route<'s>(
 fn is_paused(server: &Server, worker: &Worker, session: &Session, info: &CommandInfo) -> bool {
     match server.pause.mode(worker.now.unix_ms) {
         None => false,
+        // It writes nothing, and others wait for what it acknowledges.
+        Some(_) if session.client.is_replica.load(Relaxed) => false,
         // What ends or shortens a pause must not be held back by it.
         Some(PauseMode::All) => info.spec.name != "client",
         Some(PauseMode::Write) => {
@@ -293,7 +301,7 @@ fn run_one<'s>(
         }
         Ok(info) => {
             ran = Some(info);
-            session.client.last_command.store(info.id as u16 + 1, std::sync::atomic::Ordering::Relaxed);
+            session.client.last_command.store(info.id as u16 + 1, Relaxed);
             let result = run_locked(server, worker, session, args, info, position, out);
             if worker.held_up {
                 out.rewind(mark);
@@ -454,10 +462,11 @@ fn admit<'s>(
         )));
     }
     server.admit_by_persistence(info)?;
+    server.admit_by_replicas(info, session)?;
     if server.config.hot().maxmemory_bytes() > 0 {
         admit_to_memory(server, worker, session, info, args)?;
     }
-    if session.client.is_monitor.load(std::sync::atomic::Ordering::Relaxed)
+    if (session.client.is_monitor.load(Relaxed) || session.client.is_replica.load(Relaxed))
         && info.spec.flags.intersects(Flags::WRITE | Flags::READONLY | Flags::MAY_REPLICATE)
     {
         return Err(Fault::Text("ERR Replica can't interact with the keyspace"));

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::clients::Client;
 use crate::output::Output;
 use crate::pubsub::Publication;
+use crate::replication::primary::Fetched;
 use crate::server::Server;
 use crate::worker::Worker;
 
@@ -37,6 +38,17 @@ pub enum Letter {
         client_id: u64,
         /// The reply.
         output: Output,
+    },
+    /// There is something new for replicas of this worker.
+    Replicas,
+    /// What was read from a disk for a replica.
+    Fetched {
+        /// As above.
+        token: usize,
+        /// As above.
+        client_id: u64,
+        /// The bytes.
+        fetched: Box<Fetched>,
     },
 }
 

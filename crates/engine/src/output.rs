@@ -9,6 +9,7 @@ use std::io::IoSlice;
 use std::sync::Arc;
 
 use base::limits::{OUTPUT_BUFFER_BYTES, OUTPUT_PART_BYTES, SHARE_BYTES_MIN, STREAM_PIECE_BYTES};
+use journal::log;
 use resp::{Encoder, Proto};
 use store::Chunk;
 
@@ -28,6 +29,7 @@ enum Part {
     Bytes(Vec<u8>),
     Chunk(Chunk),
     Shared(Arc<[u8]>),
+    Log(log::Part),
     Stream(Box<dyn Stream>, Proto),
 }
 
@@ -38,6 +40,7 @@ impl Part {
             Part::Bytes(bytes) => bytes.len(),
             Part::Chunk(chunk) => chunk.as_ref().len(),
             Part::Shared(bytes) => bytes.len(),
+            Part::Log(part) => part.len(),
             Part::Stream(..) => 0,
         }
     }
@@ -205,6 +208,20 @@ impl Output {
         self.push(Part::Shared(bytes));
     }
 
+    /// Queues a part of the log, which is sent without being copied.
+    pub fn push_log(&mut self, part: log::Part) {
+        self.seal_tail();
+        self.push(Part::Log(part));
+    }
+
+    /// Queues bytes that are many.
+    pub fn push_bytes(&mut self, bytes: Vec<u8>) {
+        if !bytes.is_empty() {
+            self.seal_tail();
+            self.push(Part::Bytes(bytes));
+        }
+    }
+
     /// Queues the rest of a reply that is made piece by piece.
     pub fn push_stream(&mut self, stream: Box<dyn Stream>, proto: Proto) {
         self.seal_tail();
@@ -290,6 +307,7 @@ impl Output {
                 Part::Bytes(bytes) => bytes,
                 Part::Chunk(chunk) => chunk.as_ref(),
                 Part::Shared(bytes) => bytes,
+                Part::Log(part) => part,
                 Part::Stream(..) => return count,
             };
             if count == slices.len() {
@@ -365,7 +383,7 @@ impl Output {
 }
 
 /// A point in an [`Output`].
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Mark {
     parts: usize,
     tail: usize,

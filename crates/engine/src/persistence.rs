@@ -102,12 +102,19 @@ impl Persistence {
     }
 
     /// Claims the right to save; false if a save runs.
-    fn claim(&self, now_s: i64) -> bool {
+    pub(crate) fn claim(&self, now_s: i64) -> bool {
         let claimed = !self.is_saving.swap(true, AcqRel);
         if claimed {
             self.tried_at_s.store(now_s, Relaxed);
         }
         claimed
+    }
+}
+
+impl Persistence {
+    /// Gives the right to save back that [`Persistence::claim`] gave.
+    pub(crate) fn let_go(&self) {
+        self.is_saving.store(false, Relaxed);
     }
 }
 

@@ -361,6 +361,7 @@ impl Server {
             self.waiters.cancel(&waiter);
         }
         self.monitors.remove(&session.client);
+        self.replication.replicas.detach(self, &session.client);
         self.clients.close(&session.client);
     }
 

@@ -92,7 +92,8 @@ impl Session {
 
     /// True if others send to this connection where it lives: it does not move to another worker.
     pub fn is_bound(&self) -> bool {
-        self.subscriptions.is_some() || self.tracking.is_some() || self.client.is_monitor.load(Relaxed)
+        let is_sent_to = self.client.is_monitor.load(Relaxed) || self.client.is_replica.load(Relaxed);
+        self.subscriptions.is_some() || self.tracking.is_some() || is_sent_to
     }
 
     /// Shows other threads what it has subscribed to.

@@ -13,6 +13,7 @@ use crate::lane;
 use crate::letter::Letter;
 use crate::output::Output;
 use crate::propagation::LogReader;
+use crate::replication::primary::Feed;
 use crate::server::{NoHost, Process, Server};
 use crate::session::Session;
 use crate::worker::Worker;
@@ -39,6 +40,8 @@ pub struct Harness {
     clock: Arc<ManualClock>,
     /// Commands that left their work to the long lane, or to a thread for scripts.
     pub deferred: usize,
+    /// What the last connection is sent that became a replica.
+    pub feed: Option<Box<Feed>>,
 }
 
 impl Default for Harness {
@@ -81,7 +84,7 @@ impl Harness {
         let server = Arc::new(server.expect("a valid configuration"));
         let worker = Worker::new(0, server.stats[0].clone(), 1, clock.now());
         let session = connect(&server, &clock, 0);
-        Harness { server, worker, session, others: vec![None], at: 0, host, clock, deferred: 0 }
+        Harness { server, worker, session, others: vec![None], at: 0, host, clock, deferred: 0, feed: None }
     }
 
     /// Has another connection send from now on; it is made if there is none of this number. The first is 0.
@@ -105,6 +108,7 @@ impl Harness {
         let mine = |letter: &Letter| match letter {
             Letter::Push { token: to, .. } | Letter::Reply { token: to, .. } => *to == token,
             Letter::Publish(_) | Letter::CheckChannels { .. } => true,
+            Letter::Replicas | Letter::Fetched { .. } => false,
         };
         self.spread_publications();
         let mut letters = self.host.letters.lock();
@@ -117,7 +121,7 @@ impl Harness {
             match letter {
                 Letter::Push { bytes, .. } => sent.extend_from_slice(&bytes),
                 Letter::Reply { output, .. } => drain(output, &mut sent),
-                Letter::Publish(_) | Letter::CheckChannels { .. } => unreachable!("spread above"),
+                _ => unreachable!("spread or left above"),
             }
         }
         show_all(&sent)
@@ -264,6 +268,7 @@ impl Harness {
         self.host.letters.lock().extend(self.worker.outbox.drain(..).map(|letter| (0, letter)));
         // Who waits is answered by a letter.
         self.worker.blocked = None;
+        self.feed = self.worker.attached.take().or(self.feed.take());
         drain(out, sent);
     }
 

@@ -11,6 +11,7 @@ use crate::lane::Deferred;
 use crate::letter::Letter;
 use crate::pubsub::Subscribers;
 use crate::reach::Reach;
+use crate::replication::primary::Feed;
 use crate::stats::WorkerStats;
 use crate::transaction::Transaction;
 
@@ -30,6 +31,8 @@ pub struct Worker {
     pub deferred: Option<Deferred>,
     /// What the client of the command that just ran waits for.
     pub blocked: Option<Arc<Waiter>>,
+    /// What the connection is sent that the command that just ran has made a replica.
+    pub attached: Option<Box<Feed>>,
     /// The command of a waiting client, run again, found nothing again.
     pub(crate) blocked_again: bool,
     /// The script that runs may be given up: a command's job for the long lane is a reason to.
@@ -67,6 +70,7 @@ impl Worker {
             turn_ends_us: u64::MAX,
             deferred: None,
             blocked: None,
+            attached: None,
             blocked_again: false,
             gives_up_jobs: false,
             job_given_up: false,

@@ -53,6 +53,16 @@ impl Stream {
         }
     }
 
+    /// Has the system collect what is sent into larger packets, or not.
+    pub fn set_nodelay(&self, nodelay: bool) {
+        // Not every system lets it be changed, and nothing depends on it.
+        let _ = match self {
+            Stream::Tcp(stream) => stream.set_nodelay(nodelay),
+            Stream::Tls(stream) => stream.socket_ref().set_nodelay(nodelay),
+            Stream::Unix(_) => Ok(()),
+        };
+    }
+
     /// Has the poll report on this socket.
     pub fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         registry.register(self.source(), token, Interest::READABLE | Interest::WRITABLE)
@@ -179,6 +189,8 @@ pub struct Connection {
     pub queued: bool,
     /// The output passed the high-water mark and has not fallen below the low one.
     pub draining: bool,
+    /// It is sent the stream of writes. What it sends is read however much it is sent.
+    pub is_replica: bool,
     /// Since when (`mono_us`) the output has been above its class's soft limit.
     above_soft_since_us: Option<NonZeroU64>,
 }
@@ -219,6 +231,7 @@ impl Connection {
             aborted: false,
             queued: false,
             draining: false,
+            is_replica: false,
             above_soft_since_us: None,
         }
     }
@@ -232,7 +245,7 @@ impl Connection {
         } else if pending_bytes <= OUTPUT_LOW_WATER_BYTES {
             self.draining = false;
         }
-        !self.draining && self.wait == Wait::None && !self.closing
+        (!self.draining || self.is_replica) && self.wait == Wait::None && !self.closing
     }
 
     /// True if nothing is left to do until the socket reports something.
@@ -245,11 +258,19 @@ impl Connection {
     }
 
     /// True if more is unsent than `client-output-buffer-limit` allows, or has been for too long. To be asked whenever
-    /// something was appended, and now and then as long as something is unsent.
-    pub fn is_over_output_limit(&mut self, limits: &OutputBufferLimits, now_us: u64) -> bool {
-        let client = &self.session.client;
-        let limit = if client.is_subscribed() { limits.pubsub } else { limits.normal };
-        let unsent_bytes = self.out.pending_bytes() as u64;
+    /// something was appended, and now and then as long as something is unsent. `kept_bytes` wait for it elsewhere.
+    pub fn is_over_output_limit(
+        &mut self,
+        limits: &OutputBufferLimits,
+        kept_bytes: u64,
+        now_us: u64,
+    ) -> bool {
+        let limit = match (self.is_replica, self.session.client.is_subscribed()) {
+            (true, _) => limits.replica,
+            (false, true) => limits.pubsub,
+            (false, false) => limits.normal,
+        };
+        let unsent_bytes = self.out.pending_bytes() as u64 + kept_bytes;
         if limit.soft_bytes == 0 || unsent_bytes < limit.soft_bytes {
             self.above_soft_since_us = None;
         }
@@ -369,7 +390,7 @@ mod tests {
             connection.session.client.channels.store(u32::from(subscriber), Relaxed);
             connection.out = Output::new();
             connection.out.tail().resize(unsent, b'x');
-            let is_over = connection.is_over_output_limit(&limits, at_s * 1_000_000);
+            let is_over = connection.is_over_output_limit(&limits, 0, at_s * 1_000_000);
             assert_eq!(is_over, expected, "{unsent} bytes at {at_s} s");
         }
     }

@@ -8,6 +8,7 @@ mod machine;
 mod mailbox;
 mod no_fork;
 mod persistence;
+mod replication;
 mod serve;
 mod shared;
 mod tls;

@@ -21,7 +21,7 @@ use crate::listeners::Listeners;
 use crate::shared::{LaneTask, Mailbox, ProcessHost, Shared};
 use crate::tls::{Tls, is_tls_directive};
 use crate::worker::Worker;
-use crate::{lane, logging, machine, no_fork, persistence};
+use crate::{lane, logging, machine, no_fork, persistence, replication};
 
 /// Time between samples of the rates that INFO shows.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
@@ -222,6 +222,7 @@ fn start_background(
         let index = for_lane.mailboxes.len();
         lane::run(&for_lane, index, || lane_tasks.recv().ok(), random());
     })?;
+    replication::primary::start(shared, |name, work| spawn(name, notify, work))?;
     let for_saves = shared.clone();
     spawn("saver", notify, move || {
         while saves_wanted.recv().is_ok() {
@@ -314,6 +315,7 @@ fn supervise(shared: &Arc<Shared>, notices: &Receiver<Notice>, workers: usize) -
         match notices.recv_timeout(SAMPLE_INTERVAL) {
             Err(RecvTimeoutError::Timeout) => {
                 shared.server.sample();
+                shared.server.tend_replicas();
                 shared.server.check_save_points(shared.server.clock.now().unix_ms / 1000);
             }
             Err(RecvTimeoutError::Disconnected) => break,

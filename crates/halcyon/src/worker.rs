@@ -4,6 +4,7 @@
 mod arrivals;
 mod handshakes;
 mod mail;
+mod replicas;
 mod upkeep;
 
 use std::collections::BTreeSet;
@@ -27,6 +28,7 @@ use crate::connection::{Connection, Flush, Wait};
 use crate::listeners::Listener;
 use crate::shared::{LaneTask, Shared};
 use handshakes::Handshakes;
+use replicas::Feeds;
 
 const WAKER: Token = Token(usize::MAX);
 /// Listeners have the tokens just below the waker's; connections count up from 0.
@@ -59,6 +61,8 @@ pub struct Worker {
     /// When waiting connections give up: (`Now::mono_us`, token, client id).
     deadlines: BTreeSet<(u64, usize, u64)>,
     handshakes: Handshakes,
+    /// What replicas are sent.
+    feeds: Feeds,
     batch: Batch,
     read_buffer: Vec<u8>,
     spare_buffers: Vec<Vec<u8>>,
@@ -100,6 +104,7 @@ impl Worker {
         let engine = Engine::new(index as u16, shared.server.stats[index].clone(), seed, now);
         let config = &shared.server.config;
         let output_limits = (config.version(), config.output_buffer_limits());
+        let feeds = Feeds::new(&shared, index);
         let mut worker = Worker {
             shared,
             index,
@@ -112,6 +117,7 @@ impl Worker {
             held_up: Vec::new(),
             deadlines: BTreeSet::new(),
             handshakes: Handshakes::default(),
+            feeds,
             batch: Batch::new(),
             read_buffer: vec![0; READ_BUFFER_BYTES],
             spare_buffers: Vec::new(),
@@ -161,6 +167,7 @@ impl Worker {
             self.shake_hands();
             self.tick();
             self.deliver_own();
+            self.feed_replicas();
         }
         Ok(())
     }
@@ -171,6 +178,7 @@ impl Worker {
             return Duration::ZERO;
         }
         let mut wait_us = self.next_tick_us.saturating_sub(self.engine.now.mono_us);
+        wait_us = wait_us.min(self.feeds.wait_us());
         if !self.paused.is_empty() {
             let left_ms = self.shared.server.pause.until_ms() - self.engine.now.unix_ms;
             wait_us = wait_us.min(left_ms.clamp(0, PAUSE_CHECK_MS) as u64 * 1000 + 1000);
@@ -290,6 +298,9 @@ impl Worker {
             self.shared.server.keyspace.discard_elsewhere(Box::new(stream));
         }
         self.engine.stats.output_bytes.add(sent_bytes as u64);
+        if connection.is_replica {
+            self.shared.server.replication.replicas.sent_bytes.fetch_add(sent_bytes as u64, Relaxed);
+        }
         self.engine.stats.writes.add(u64::from(sent_bytes > 0));
         match flush {
             Flush::Empty | Flush::Blocked => None,
@@ -347,6 +358,9 @@ impl Worker {
                 connection.readable = connection.stream.has_more(count == buffer.len()) || connection.hung_up;
                 self.engine.stats.input_bytes.add(count as u64);
                 self.engine.stats.reads.add(1);
+                if connection.is_replica {
+                    self.hear(connection);
+                }
                 Some(count)
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -402,8 +416,13 @@ impl Worker {
                     .out
                     .lend(|| spare.pop().unwrap_or_else(|| Vec::with_capacity(OUTPUT_BUFFER_BYTES)));
                 let (engine, session) = (&mut self.engine, &mut connection.session);
+                let mark = connection.is_replica.then(|| connection.out.mark());
                 let progress =
                     run_batch(&self.shared.server, engine, session, &self.batch, rest, &mut connection.out);
+                if mark.is_some_and(|mark| mark != connection.out.mark()) {
+                    replicas::refuse(connection);
+                    return input.len();
+                }
                 *commands_left = commands_left.saturating_sub(progress.executed);
                 stop = progress.stop;
                 if stop == Stop::Turn || engine.now.mono_us >= engine.turn_ends_us {
@@ -459,6 +478,7 @@ impl Worker {
                 self.shared.server.clients.set_blocked(&connection.session.client, true);
                 self.paused.push(token);
             }
+            Stop::Replica => self.attach(token, connection),
             Stop::Busy => {
                 connection.wait = Wait::Stripe;
                 self.held_up.push(token);

@@ -114,6 +114,8 @@ struct Place {
     /// It needs everything from here on.
     offset: u64,
     is_required: bool,
+    /// What it needs stays, but holds nobody up.
+    is_retaining: bool,
     /// It sleeps until there is something at or after the offset.
     asleep: Option<(u64, Waker)>,
 }
@@ -195,6 +197,11 @@ impl Log {
         })
     }
 
+    /// Appends one record that is of no database, such as PING: no SELECT comes before it.
+    pub fn append_aside(&self, record: &[u8]) -> u64 {
+        self.put(|state| state.put(record))
+    }
+
     /// Runs `put` under the lock and wakes the consumers that wait for what it appended.
     #[inline]
     fn put(&self, put: impl FnOnce(&mut State) -> Vec<Bytes>) -> u64 {
@@ -269,7 +276,9 @@ impl Log {
         state.file_starts.clear();
         state.generation += 1;
         let wakers = state.wake_all();
-        state.consumers.iter_mut().flatten().for_each(|place| place.is_required = false);
+        for place in state.consumers.iter_mut().flatten() {
+            (place.is_required, place.is_retaining) = (false, false);
+        }
         self.tail.end.store(offset, Ordering::Release);
         self.publish_held(&state);
         drop(state);
@@ -296,6 +305,12 @@ impl State {
     fn held_from(&self) -> u64 {
         let required = self.consumers.iter().flatten().filter(|place| place.is_required);
         required.map(|place| place.offset).min().unwrap_or(u64::MAX)
+    }
+
+    /// What some consumer keeps from being dropped.
+    fn needed_from(&self) -> u64 {
+        let keeping = self.consumers.iter().flatten().filter(|place| place.is_required || place.is_retaining);
+        keeping.map(|place| place.offset).min().unwrap_or(u64::MAX)
     }
 
     /// Copies records to the open piece, or to a new one if there is none or no room. What became free by that.
@@ -361,7 +376,7 @@ impl State {
     /// Lets go of the pieces that are neither needed nor backlog. What is not kept for reuse comes back, to be freed
     /// without the lock.
     fn trim(&mut self) -> Vec<Bytes> {
-        let keep_from = self.held_from().min(self.end.saturating_sub(self.backlog_bytes));
+        let keep_from = self.needed_from().min(self.end.saturating_sub(self.backlog_bytes));
         let mut dropped = Vec::new();
         while self.pieces.front().is_some_and(|piece| piece.end() <= keep_from) {
             let piece = self.pieces.pop_front().expect("it was just looked at");

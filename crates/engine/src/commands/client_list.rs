@@ -37,7 +37,13 @@ impl ClientType {
     }
 
     fn of(client: &Client) -> ClientType {
-        if client.is_subscribed() { ClientType::PubSub } else { ClientType::Normal }
+        if client.is_replica.load(Relaxed) {
+            ClientType::Replica
+        } else if client.is_subscribed() {
+            ClientType::PubSub
+        } else {
+            ClientType::Normal
+        }
     }
 }
 
@@ -128,7 +134,7 @@ pub(crate) fn line(server: &Server, client: &Client, now_ms: i64) -> String {
 /// Buffers are borrowed from the worker, so `qbuf-free`, `rbs` and `rbp` have nothing to count; `obl` is always 0
 /// and all unsent bytes stand in `omem`.
 fn describe(server: &Server, client: &Client, now_ms: i64, out: &mut String) {
-    let Identity { name, lib_name, lib_ver } = client.identity();
+    let Identity { name, lib_name, lib_ver, replica: _ } = client.identity();
     let (input_bytes, output_bytes) = (client.input_bytes.load(Relaxed), client.output_bytes.load(Relaxed));
     let held_bytes = client.memory_bytes.load(Relaxed);
     let last = client.last_command.load(Relaxed);
@@ -172,6 +178,7 @@ fn describe(server: &Server, client: &Client, now_ms: i64, out: &mut String) {
 fn flags(client: &Client) -> String {
     let tracking = client.tracking.load(Relaxed);
     let all = [
+        ('S', client.is_replica.load(Relaxed)),
         ('O', client.is_monitor.load(Relaxed)),
         ('P', client.is_subscribed()),
         ('t', tracking & Client::TRACKED != 0),

@@ -12,6 +12,7 @@ use crate::acl::Reason;
 use crate::args::Args;
 use crate::commands::info_counts;
 use crate::commands::memory::MemoryFigures;
+use crate::commands::replication::info as replication;
 use crate::ctx::Ctx;
 use crate::fault::CmdResult;
 use crate::pubsub::Space;
@@ -93,7 +94,7 @@ const SECTIONS: &[Section] = &[
     Section { title: "Memory", is_default: true, fill: memory },
     Section { title: "Persistence", is_default: true, fill: persistence },
     Section { title: "Stats", is_default: true, fill: stats },
-    Section { title: "Replication", is_default: true, fill: replication },
+    Section { title: "Replication", is_default: true, fill: replication::section },
     Section { title: "CPU", is_default: true, fill: cpu },
     Section { title: "Modules", is_default: true, fill: |_, _| () },
     Section { title: "Commandstats", is_default: false, fill: info_counts::commands },
@@ -178,7 +179,8 @@ fn listeners(source: &Source<'_>, port: i64, fields: &mut Fields) {
 
 fn clients(source: &Source<'_>, fields: &mut Fields) {
     let server = source.server;
-    fields.add("connected_clients", server.clients.connected());
+    let replicas = server.replication.replicas.count() as u64;
+    fields.add("connected_clients", server.clients.connected().saturating_sub(replicas));
     fields.add("cluster_connections", 0);
     fields.add("maxclients", server.config.int("maxclients"));
     fields.add("client_recent_max_input_buffer", server.clients.memory.recent_input.max());
@@ -221,12 +223,11 @@ fn memory(source: &Source<'_>, fields: &mut Fields) {
     fields.add("rss_overhead_bytes", 0);
     fields.add_fixed("mem_fragmentation_ratio", memory.fragmentation());
     fields.add("mem_fragmentation_bytes", memory.fragmentation_bytes());
-    fields.add_zeros(&[
-        "mem_not_counted_for_evict",
-        "mem_replication_backlog",
-        "mem_total_replication_buffers",
-        "mem_clients_slaves",
-    ]);
+    let kept_bytes = server.log.is_active().then(|| server.log.kept_bytes()).unwrap_or_default();
+    fields.add("mem_not_counted_for_evict", server.replication.replicas.kept_bytes());
+    fields.add("mem_replication_backlog", kept_bytes.min(server.backlog_bytes()));
+    fields.add("mem_total_replication_buffers", kept_bytes);
+    fields.add("mem_clients_slaves", 0);
     fields.add("mem_clients_normal", memory.clients);
     fields.add_zeros(&["mem_cluster_links", "mem_aof_buffer"]);
     fields.add("mem_allocator", "mimalloc");
@@ -315,13 +316,15 @@ fn stats(source: &Source<'_>, fields: &mut Fields) {
     fields.add("instantaneous_ops_per_sec", commands_per_s);
     fields.add("total_net_input_bytes", server.total(|stats| &stats.input_bytes));
     fields.add("total_net_output_bytes", server.total(|stats| &stats.output_bytes));
-    fields.add_zeros(&["total_net_repl_input_bytes", "total_net_repl_output_bytes"]);
+    fields.add("total_net_repl_input_bytes", 0);
+    let sent_bytes = server.replication.replicas.sent_bytes.load(Relaxed);
+    fields.add("total_net_repl_output_bytes", sent_bytes);
     fields.add_fixed("instantaneous_input_kbps", input_per_s as f64 / 1024.0);
     fields.add_fixed("instantaneous_output_kbps", output_per_s as f64 / 1024.0);
     fields.add_fixed("instantaneous_input_repl_kbps", 0.0);
     fields.add_fixed("instantaneous_output_repl_kbps", 0.0);
     fields.add("rejected_connections", server.total(|stats| &stats.rejected_connections));
-    fields.add_zeros(&["sync_full", "sync_partial_ok", "sync_partial_err"]);
+    replication::stats(source, fields);
     fields.add("expired_subkeys", keyspace.expired_fields());
     fields.add("expired_keys", keyspace.expired_keys());
     fields.add_fixed("expired_stale_perc", 0.0);
@@ -370,21 +373,6 @@ fn stats(source: &Source<'_>, fields: &mut Fields) {
     fields.add("acl_access_denied_cmd", server.acl.denials(Reason::Command));
     fields.add("acl_access_denied_key", server.acl.denials(Reason::Key));
     fields.add("acl_access_denied_channel", server.acl.denials(Reason::Channel));
-}
-
-fn replication(source: &Source<'_>, fields: &mut Fields) {
-    let server = source.server;
-    fields.add("role", "master");
-    fields.add("connected_slaves", 0);
-    fields.add("master_failover_state", "no-failover");
-    let changed_id = server.debug.replication_id();
-    fields.add("master_replid", changed_id.as_ref().unwrap_or(&server.process.run_id));
-    fields.add("master_replid2", "0000000000000000000000000000000000000000");
-    fields.add("master_repl_offset", 0);
-    fields.add("second_repl_offset", -1);
-    fields.add("repl_backlog_active", 0);
-    fields.add("repl_backlog_size", server.config.int("repl-backlog-size"));
-    fields.add_zeros(&["repl_backlog_first_byte_offset", "repl_backlog_histlen"]);
 }
 
 fn cpu(source: &Source<'_>, fields: &mut Fields) {

@@ -14,7 +14,6 @@ pub(crate) fn time(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Cmd
     Ok(())
 }
 
-/// ROLE: a primary without replicas, at the start of its log.
 /// MONITOR: from now on the connection is shown every command.
 pub(crate) fn monitor(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     if ctx.is_nested() {
@@ -25,14 +24,6 @@ pub(crate) fn monitor(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> 
     if ctx.server().monitors.add(&client) {
         reply.ok();
     }
-    Ok(())
-}
-
-pub(crate) fn role(_: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    reply.array(3);
-    reply.text("master");
-    reply.int(0);
-    reply.empty_array();
     Ok(())
 }
 

@@ -97,6 +97,8 @@ hot_values! {
     lfu_log_factor: AtomicU64 => u64, "lfu-log-factor";
     /// Minutes for the access counter to lose one; 0: it never does.
     lfu_decay_time_min: AtomicU64 => u64, "lfu-decay-time";
+    /// Replicas that have to follow for writes to be accepted; 0: none.
+    replicas_to_write_min: AtomicU64 => u64, "min-replicas-to-write";
     /// Whether a cluster node with uncovered slots refuses all keys.
     cluster_require_full_coverage: AtomicBool => bool, "cluster-require-full-coverage";
     /// Keys that are remembered for client-side caching; 0: no limit.

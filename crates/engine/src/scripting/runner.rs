@@ -185,6 +185,9 @@ impl Run<'_, '_> {
         if self.is_read_only && flags.intersects(Flags::WRITE | Flags::MAY_REPLICATE) {
             return Err("ERR Write commands are not allowed from read-only scripts.".into());
         }
+        if !self.has_written {
+            server.admit_script_by_replicas(flags)?;
+        }
         if flags.contains(Flags::DENYOOM)
             && !self.has_written
             && !self.may_exceed_memory

@@ -45,18 +45,6 @@ pub const ROWS: &[Command] = &[
         ..Command::BLANK
     },
     Command {
-        name: "role",
-        arity: 1,
-        flags: INFORMING.union(Flags::NOSCRIPT).union(Flags::FAST),
-        categories: Categories::ADMIN.union(Categories::DANGEROUS),
-        group: Group::Server,
-        since: "2.8.12",
-        complexity: "O(1)",
-        summary: "Tells the part that the server plays in replication.",
-        run: server::role,
-        ..Command::BLANK
-    },
-    Command {
         name: "monitor",
         arity: 1,
         flags: ADMIN,

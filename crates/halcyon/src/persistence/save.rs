@@ -40,8 +40,23 @@ pub fn save(server: &Server, save: &Save, storage: &dyn Storage, path: &Path) ->
 
 fn write(server: &Server, save: &Save, storage: &dyn Storage, path: &Path) -> journal::storage::Result<()> {
     let sync_bytes = if server.config.bool("rdb-save-incremental-fsync") { SYNC_BYTES } else { u64::MAX };
-    let mut output = Output { file: storage.create(path), crc: 0, unsynced_bytes: 0, sync_bytes };
-    output.append(&save.head);
+    let mut output = Output { file: storage.create(path), unsynced_bytes: 0, sync_bytes };
+    produce(server, save, &mut |bytes| output.append(bytes));
+    let Output { file, .. } = output;
+    file?.sync_data()
+}
+
+/// Makes the content of a file, and gives `take` one piece after the other. All of the snapshot is walked.
+pub fn produce(server: &Server, save: &Save, take: &mut dyn FnMut(&[u8])) {
+    let with_checksum = server.config.bool("rdbchecksum");
+    let mut crc = 0;
+    let mut give = |bytes: &[u8]| {
+        if with_checksum {
+            crc = crc64::update(crc, bytes);
+        }
+        take(bytes);
+    };
+    give(&save.head);
     thread::scope(|scope| {
         let mut encoders: Vec<Receiver<(Vec<u8>, Piece)>> = (0..ENCODERS)
             .map(|_| {
@@ -51,17 +66,14 @@ fn write(server: &Server, save: &Save, storage: &dyn Storage, path: &Path) -> jo
             })
             .collect();
         while !encoders.is_empty() {
-            encoders.retain(|encoder| take_turn(encoder, &mut output));
+            encoders.retain(|encoder| take_turn(encoder, &mut give));
             save.note_progress(server);
         }
     });
     let mut tail = Vec::new();
     rdb::end(&mut tail);
-    output.append(&tail);
-    let crc = if server.config.bool("rdbchecksum") { output.crc } else { 0 };
-    output.append(&crc.to_le_bytes());
-    let Output { file, .. } = output;
-    file?.sync_data()
+    give(&tail);
+    take(&crc.to_le_bytes());
 }
 
 /// Sends the pieces of one encoder until the writer is gone or nothing is left.
@@ -102,10 +114,10 @@ fn delay(server: &Server) {
 }
 
 /// Writes the next whole records of an encoder; false if they were its last.
-fn take_turn(encoder: &Receiver<(Vec<u8>, Piece)>, output: &mut Output) -> bool {
+fn take_turn(encoder: &Receiver<(Vec<u8>, Piece)>, give: &mut impl FnMut(&[u8])) -> bool {
     loop {
         let (bytes, piece) = encoder.recv().expect("save-encoder: ends with its last piece");
-        output.append(&bytes);
+        give(&bytes);
         match piece {
             Piece::Torn => {}
             Piece::Whole => return true,
@@ -117,7 +129,6 @@ fn take_turn(encoder: &Receiver<(Vec<u8>, Piece)>, output: &mut Output) -> bool 
 /// The file; after its first failure nothing is written.
 struct Output {
     file: journal::storage::Result<std::sync::Arc<dyn StoredFile>>,
-    crc: u64,
     unsynced_bytes: u64,
     /// So many are too many.
     sync_bytes: u64,
@@ -126,7 +137,6 @@ struct Output {
 impl Output {
     fn append(&mut self, bytes: &[u8]) {
         let Ok(file) = &self.file else { return };
-        self.crc = crc64::update(self.crc, bytes);
         self.unsynced_bytes += bytes.len() as u64;
         let mut result = append_all(&**file, bytes);
         if self.unsynced_bytes >= self.sync_bytes {

@@ -154,6 +154,7 @@ impl Worker {
     pub(super) fn forget(&mut self, token: usize, mut connection: Box<Connection>) {
         connection.stream.farewell();
         self.connections.remove(token);
+        self.feeds.forget(token);
         self.shared.loads[self.index].fetch_sub(1, Relaxed);
         self.shared.server.disconnect(&mut self.engine, &mut connection.session);
         if let Some(deadline_us) = connection.waiter.take().and_then(|waiter| waiter.deadline_us) {

@@ -68,6 +68,13 @@ impl Worker {
                     self.forget(token, connection);
                 }
             }
+            // Replicas are looked at after the turn.
+            Letter::Replicas => {}
+            Letter::Fetched { token, client_id, fetched } => {
+                if self.is_client(token, client_id) {
+                    self.take_fetched(token, *fetched);
+                }
+            }
             Letter::Reply { token, client_id, output } => {
                 if self.is_client(token, client_id) {
                     self.end_wait(token, output);

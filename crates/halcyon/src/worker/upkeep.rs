@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use base::clock::Now;
-use base::limits::{EXPIRE_SLICE_KEYS, EXPIRE_SLICE_US};
+use base::limits::{EXPIRE_SLICE_KEYS, EXPIRE_SLICE_US, REPLICA_KEPT_BYTES_MAX};
 use engine::client_memory::clients_bytes_max;
 use engine::eviction;
 
@@ -119,14 +119,17 @@ impl Worker {
         if self.output_limits.0 != config.version() {
             self.output_limits = (config.version(), config.output_buffer_limits());
         }
-        let is_over = connection.is_over_output_limit(&self.output_limits.1, self.engine.now.mono_us);
+        let kept_bytes = self.feeds.kept_bytes(&self.shared.server, connection);
+        let limits = &self.output_limits.1;
+        let is_over = connection.is_over_output_limit(limits, kept_bytes, self.engine.now.mono_us)
+            || kept_bytes > REPLICA_KEPT_BYTES_MAX;
         if is_over {
             let client = &connection.session.client;
             tracing::warn!(
                 "Client {} from {} closed for overcoming of output buffer limits, with {} bytes unsent",
                 client.id,
                 client.peer.address(),
-                connection.out.pending_bytes()
+                connection.out.pending_bytes() as u64 + kept_bytes
             );
             self.engine.stats.output_limit_disconnections.add(1);
         }

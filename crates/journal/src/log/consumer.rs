@@ -84,12 +84,23 @@ impl Log {
     /// A reader that starts at `from`, which may lie within a record. What it has not released stays in memory if it is
     /// *required*: writers are held up in the end ([`Log::has_room`]). Another may find itself left behind.
     pub fn consumer(self: &Arc<Log>, from: u64, is_required: bool) -> Result<Consumer, Gone> {
+        self.enter(Place { offset: from, is_required, is_retaining: false, asleep: None })
+    }
+
+    /// A reader that starts at `from`. What it has not released stays in memory, however much that is, and nobody is held
+    /// up for it: who has one bounds it.
+    pub fn retaining_consumer(self: &Arc<Log>, from: u64) -> Result<Consumer, Gone> {
+        self.enter(Place { offset: from, is_required: false, is_retaining: true, asleep: None })
+    }
+
+    fn enter(self: &Arc<Log>, place: Place) -> Result<Consumer, Gone> {
+        let from = place.offset;
         let mut state = self.tail.state.lock();
         let (start, end) = (state.start(), state.end);
         if !(start..=end).contains(&from) {
             return Err(Gone { asked: from, start, end });
         }
-        let place = Some(Place { offset: from, is_required, asleep: None });
+        let place = Some(place);
         let id = state.consumers.iter().position(Option::is_none).unwrap_or(state.consumers.len());
         if id == state.consumers.len() {
             state.consumers.push(place);

@@ -27,6 +27,24 @@ fn read(consumer: &Consumer, from: u64) -> Result<Vec<u8>, Gone> {
 }
 
 #[test]
+fn what_is_retained_stays_and_holds_nobody_up() {
+    let log = Arc::new(Log::new(limits(64, 100, 50), 0));
+    let mut retaining = log.retaining_consumer(0).expect("the start");
+    let loose = log.consumer(0, false).expect("the start");
+    log.append(0, &[b'x'; 300]);
+    log.append_aside(b"PING");
+    let (end, mut expected) = (log.end(), select(0));
+    expected.extend_from_slice(&[b'x'; 300]);
+    expected.extend_from_slice(b"PING");
+    assert_eq!((log.has_room(), log.kept_bytes()), (true, end));
+    assert_eq!(read(&retaining, 0), Ok(expected));
+    retaining.release(end);
+    log.append(0, &[b'y'; 300]);
+    drop(retaining);
+    assert!(read(&loose, 0).is_err() && log.kept_bytes() <= 300);
+}
+
+#[test]
 fn records_follow_each_other_with_a_select_where_the_database_changes() {
     let log = Arc::new(Log::new(limits(64, 1000, 1000), 100));
     let consumer = log.consumer(100, true).expect("the start");

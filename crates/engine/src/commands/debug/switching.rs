@@ -71,9 +71,7 @@ pub(super) fn packed_threshold(_: &mut Ctx<'_>, args: Args<'_>, reply: &mut Repl
 }
 
 pub(super) fn change_replication_id(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    let rng = ctx.rng();
-    let id = format!("{:016x}{:016x}{:08x}", rng.u64(..), rng.u64(..), rng.u32(..));
-    ctx.server().debug.change_replication_id(id);
+    ctx.server().change_stream_id();
     reply.ok();
     Ok(())
 }

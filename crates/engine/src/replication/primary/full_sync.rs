@@ -1,0 +1,184 @@
+//! A full synchronization: a snapshot of the data in a spool file, and the stream from its instant on.
+//!
+//! Replicas read the payload from the spool at their own speed, while it is written if they can. The stream since the
+//! snapshot's instant stays in memory up to [`SYNC_LOG_BYTES_MAX`]; what is older goes to a second spool ([`LogSpool`]),
+//! which holds writers up only where the disk is slower than they are. So a synchronization takes a bounded amount of
+//! memory whatever is written meanwhile, and it ends. Spools have no name: they go with the last who reads them.
+
+use std::path::Path;
+use std::sync::atomic::{
+    AtomicU8, AtomicU64, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Release,
+};
+use std::sync::{Arc, Weak};
+
+use base::limits::{REPLICA_FETCH_BYTES, SYNC_LOG_BYTES_MAX};
+use journal::log::Consumer;
+use journal::storage::{Result as StorageResult, Storage, StoredFile, append_all};
+use parking_lot::Mutex;
+
+const IS_MADE: u8 = 1;
+const HAS_FAILED: u8 = 2;
+
+/// A file that one thread writes and others read up to what is written.
+#[derive(Default)]
+struct Spool {
+    file: Mutex<Option<Arc<dyn StoredFile>>>,
+    written: AtomicU64,
+}
+
+impl Spool {
+    /// Makes the file, which has a name for a moment only.
+    fn open(&self, storage: &dyn Storage, name: &str) -> StorageResult<()> {
+        let path = Path::new(name);
+        let file = storage.create(path)?;
+        storage.remove(path)?;
+        *self.file.lock() = Some(file);
+        Ok(())
+    }
+
+    fn append(&self, bytes: &[u8]) -> StorageResult<()> {
+        let file = self.file.lock().clone().expect("spool-open: it is opened before it is written to");
+        append_all(&*file, bytes)?;
+        self.written.fetch_add(bytes.len() as u64, Release);
+        Ok(())
+    }
+
+    fn written(&self) -> u64 {
+        self.written.load(Acquire)
+    }
+
+    /// What is written from `at` on, but no more than a fetch takes.
+    fn read(&self, at: u64) -> StorageResult<Vec<u8>> {
+        let file = self.file.lock().clone().expect("spool-open: it is opened before it is read from");
+        let wanted = (self.written() - at).min(REPLICA_FETCH_BYTES as u64) as usize;
+        let mut bytes = vec![0; wanted];
+        let mut filled = 0;
+        while filled < wanted {
+            match file.read_at(at + filled as u64, &mut bytes[filled..])? {
+                0 => break,
+                read => filled += read,
+            }
+        }
+        bytes.truncate(filled);
+        Ok(bytes)
+    }
+}
+
+/// A full synchronization that replicas take part in.
+pub struct FullSync {
+    /// The stream's id.
+    pub id: String,
+    /// Where in the stream the payload stands.
+    pub offset: u64,
+    /// What ends a payload whose size is not told: 40 characters.
+    pub mark: String,
+    payload: Spool,
+    stream: Spool,
+    state: AtomicU8,
+    /// Replicas that need it.
+    takers: AtomicUsize,
+}
+
+impl FullSync {
+    pub(super) fn new(id: String, offset: u64, mark: String) -> FullSync {
+        let (payload, stream) = (Spool::default(), Spool::default());
+        let (state, takers) = (AtomicU8::new(0), AtomicUsize::new(0));
+        FullSync { id, offset, mark, payload, stream, state, takers }
+    }
+
+    /// Makes the spools. `name` is a file's, and tells it from all others.
+    pub(super) fn open(&self, storage: &dyn Storage, name: &str) -> StorageResult<()> {
+        self.payload.open(storage, name)?;
+        self.stream.open(storage, name)
+    }
+
+    /// Appends to the payload. Once nobody needs it nothing is written, and nobody can take part in it any more.
+    pub fn write(&self, bytes: &[u8]) -> StorageResult<()> {
+        if self.takers.load(Acquire) == 0 {
+            self.finish(false);
+        }
+        if self.has_failed() {
+            return Ok(());
+        }
+        self.payload.append(bytes)
+    }
+
+    /// Tells how the payload ended.
+    pub fn finish(&self, is_whole: bool) {
+        self.state.fetch_or(if is_whole { IS_MADE } else { HAS_FAILED }, AcqRel);
+    }
+
+    /// True once the payload is whole.
+    pub(super) fn is_made(&self) -> bool {
+        self.state.load(Acquire) & IS_MADE != 0
+    }
+
+    /// True once something went wrong: it has to be begun anew.
+    pub(super) fn has_failed(&self) -> bool {
+        self.state.load(Acquire) & HAS_FAILED != 0
+    }
+
+    /// Bytes of the payload that can be read.
+    pub(super) fn payload_written(&self) -> u64 {
+        self.payload.written()
+    }
+
+    /// The offset up to which the stream is in the spool.
+    pub(super) fn spooled_to(&self) -> u64 {
+        self.offset + self.stream.written()
+    }
+
+    pub(super) fn read_payload(&self, at: u64) -> StorageResult<Vec<u8>> {
+        self.payload.read(at)
+    }
+
+    /// The stream from the offset `at` on, which is in the spool.
+    pub(super) fn read_stream(&self, at: u64) -> StorageResult<Vec<u8>> {
+        self.stream.read(at - self.offset)
+    }
+
+    pub(super) fn join(&self) {
+        self.takers.fetch_add(1, AcqRel);
+    }
+
+    pub(super) fn leave(&self) {
+        self.takers.fetch_sub(1, AcqRel);
+    }
+}
+
+/// Keeps the stream since a synchronization's instant, in memory or in its spool.
+pub struct LogSpool {
+    sync: Weak<FullSync>,
+    consumer: Consumer,
+    /// The offset up to which the stream is in the spool.
+    at: u64,
+}
+
+impl LogSpool {
+    pub(super) fn new(sync: &Arc<FullSync>, mut consumer: Consumer) -> LogSpool {
+        consumer.release(sync.offset);
+        LogSpool { sync: Arc::downgrade(sync), consumer, at: sync.offset }
+    }
+
+    /// Moves to the spool what memory should not hold. False: nobody needs it any more.
+    pub(super) fn step(&mut self) -> bool {
+        let Some(sync) = self.sync.upgrade().filter(|sync| !sync.has_failed()) else { return false };
+        let log = self.consumer.log().clone();
+        if log.end().saturating_sub(self.at) <= SYNC_LOG_BYTES_MAX {
+            return true;
+        }
+        let mut parts = Vec::new();
+        while log.end().saturating_sub(self.at) > SYNC_LOG_BYTES_MAX / 2 {
+            let read = self.consumer.read(self.at, REPLICA_FETCH_BYTES, &mut parts);
+            let written = parts.drain(..).try_for_each(|part| sync.stream.append(&part));
+            if read.is_err() || written.is_err() {
+                sync.finish(false);
+                return false;
+            }
+            // What is released is in the spool already: who finds it gone from memory finds it there.
+            self.at = sync.spooled_to();
+            self.consumer.release(self.at);
+        }
+        true
+    }
+}

@@ -1,0 +1,111 @@
+//! Clients that wait until replicas, or the disk, have what they wrote: WAIT and WAITAOF.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+use resp::Encoder;
+
+use crate::blocking::Waiter;
+use crate::letter::Letter;
+use crate::server::Server;
+
+/// What a client waits for: up to `offset`, so many copies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    /// The offset after the last thing it wrote.
+    pub(crate) offset: u64,
+    /// Replicas that are to have it.
+    pub(crate) replicas: usize,
+    /// For WAITAOF: on disks; and whether on this server's, too.
+    pub(crate) on_disks: Option<bool>,
+}
+
+/// What is reached of that: what the client is answered when its patience ends.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// This server has it on its disk; -1: it was not asked.
+    local: AtomicI64,
+    replicas: AtomicI64,
+}
+
+impl Tally {
+    /// Writes it as the reply.
+    pub fn write(&self, out: &mut Encoder<'_>) {
+        let local = self.local.load(Relaxed);
+        if local >= 0 {
+            out.array(2);
+            out.int(local);
+        }
+        out.int(self.replicas.load(Relaxed));
+    }
+}
+
+struct Wait {
+    wanted: Wanted,
+    tally: Arc<Tally>,
+    waiter: Arc<Waiter>,
+}
+
+/// All who wait.
+#[derive(Default)]
+pub struct Waits {
+    list: Mutex<Vec<Wait>>,
+    /// So that acknowledgements cost nothing while nobody waits.
+    count: AtomicUsize,
+}
+
+impl Waits {
+    /// Enters a client.
+    pub(crate) fn add(&self, server: &Server, wanted: Wanted, tally: Arc<Tally>, waiter: Arc<Waiter>) {
+        let mut list = self.list.lock();
+        list.push(Wait { wanted, tally, waiter });
+        self.count.store(list.len(), Relaxed);
+        drop(list);
+        // What was acknowledged meanwhile was not told to it.
+        self.check(server);
+    }
+
+    /// Answers those who have what they wait for. To be called when something was acknowledged or synced, and now and then.
+    pub(crate) fn check(&self, server: &Server) {
+        if self.count.load(Relaxed) == 0 {
+            return;
+        }
+        let mut list = self.list.lock();
+        list.retain(|wait| {
+            let is_reached = server.tally(wait.wanted, &wait.tally);
+            // Who gave up, or left, is gone already.
+            let is_over = wait.waiter.is_answered();
+            if is_over || !is_reached {
+                return !is_over;
+            }
+            if let Some(output) = server.waiters.time_out(&wait.waiter) {
+                let letter = |token, client_id| Letter::Reply { token, client_id, output };
+                server.post(&wait.waiter.client, letter);
+            }
+            false
+        });
+        self.count.store(list.len(), Relaxed);
+    }
+}
+
+impl Server {
+    /// Counts what is reached; true if that is all.
+    pub(crate) fn tally(&self, wanted: Wanted, tally: &Tally) -> bool {
+        let (acked, synced) = self.replication.replicas.count_acked(wanted.offset);
+        let Some(needs_local) = wanted.on_disks else {
+            tally.local.store(-1, Relaxed);
+            tally.replicas.store(acked as i64, Relaxed);
+            return acked >= wanted.replicas;
+        };
+        let is_local = self.synced_to().is_some_and(|synced_to| synced_to >= wanted.offset);
+        tally.local.store(i64::from(is_local), Relaxed);
+        tally.replicas.store(synced as i64, Relaxed);
+        synced >= wanted.replicas && (is_local || !needs_local)
+    }
+
+    /// The offset up to which the append-only files are safe on the disk, if they are written.
+    pub(crate) fn synced_to(&self) -> Option<u64> {
+        None
+    }
+}

@@ -1,0 +1,3 @@
+//! The threads of replication.
+
+pub mod primary;
