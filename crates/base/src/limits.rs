@@ -207,6 +207,9 @@ pub const LOG_RING_BYTES: u64 = 64 * MIB;
 /// What is read from a disk at a time for a replica.
 pub const REPLICA_FETCH_BYTES: usize = 256 * KIB;
 
+/// Time for which what is written is collected before replicas are sent it, in microseconds; not while somebody waits.
+pub const REPLICA_BATCH_US: u64 = 1_000;
+
 /// The stream since a full synchronization's instant that is kept in memory; more of it goes to the disk.
 pub const SYNC_LOG_BYTES_MAX: u64 = 16 * MIB;
 

@@ -462,7 +462,7 @@ impl Worker {
     fn pause_or_defer(&mut self, token: usize, connection: &mut Connection, stop: Stop) {
         match stop {
             Stop::Done | Stop::Turn => {}
-            Stop::Output => self.engine.stats.output_pauses.add(1),
+            Stop::Output => self.engine.stats.output_pauses.add(u64::from(!connection.is_replica)),
             Stop::Close => connection.closing = true,
             Stop::Abort => {
                 tracing::warn!(

@@ -223,12 +223,13 @@ fn memory(source: &Source<'_>, fields: &mut Fields) {
     fields.add("rss_overhead_bytes", 0);
     fields.add_fixed("mem_fragmentation_ratio", memory.fragmentation());
     fields.add("mem_fragmentation_bytes", memory.fragmentation_bytes());
-    let kept_bytes = server.log.is_active().then(|| server.log.kept_bytes()).unwrap_or_default();
+    let kept_bytes = if server.log.is_active() { server.log.kept_bytes() } else { 0 };
     fields.add("mem_not_counted_for_evict", server.replication.replicas.kept_bytes());
     fields.add("mem_replication_backlog", kept_bytes.min(server.backlog_bytes()));
     fields.add("mem_total_replication_buffers", kept_bytes);
-    fields.add("mem_clients_slaves", 0);
-    fields.add("mem_clients_normal", memory.clients);
+    let replica_bytes = server.replication.replicas.memory_bytes();
+    fields.add("mem_clients_slaves", replica_bytes);
+    fields.add("mem_clients_normal", memory.clients.saturating_sub(replica_bytes));
     fields.add_zeros(&["mem_cluster_links", "mem_aof_buffer"]);
     fields.add("mem_allocator", "mimalloc");
     fields.add("mem_overhead_db_hashtable_rehashing", 0);

@@ -1,5 +1,7 @@
 //! Commands about the server as a whole.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use crate::args::{Args, int, is};
 use crate::ctx::Ctx;
 use crate::fault::{CmdResult, Fault};
@@ -20,6 +22,9 @@ pub(crate) fn monitor(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> 
         return Err(Fault::Text("ERR MONITOR isn't allowed for DENY BLOCKING client"));
     }
     let client = ctx.session().client.clone();
+    if client.is_replica.load(Relaxed) {
+        return Ok(());
+    }
     // As Redis: whoever is one already gets no reply.
     if ctx.server().monitors.add(&client) {
         reply.ok();

@@ -57,7 +57,11 @@ pub const ROWS: &[Command] = &[
     Command {
         name: "replconf",
         arity: -1,
-        flags: Flags::ADMIN.union(Flags::NOSCRIPT).union(Flags::LOADING).union(Flags::STALE).union(Flags::ALLOW_BUSY),
+        flags: Flags::ADMIN
+            .union(Flags::NOSCRIPT)
+            .union(Flags::LOADING)
+            .union(Flags::STALE)
+            .union(Flags::ALLOW_BUSY),
         since: "3.0.0",
         summary: "Tells the server about a replica; for replicas.",
         syntax: "[option value ...]",

@@ -1,5 +1,5 @@
-//! The threads that work for replicas: one makes the payloads of full synchronizations, one keeps the stream for those who
-//! are not done with theirs, one reads from disks what workers must not wait for.
+//! The threads that work for replicas: one makes the payloads of full synchronizations, one keeps the stream for those
+//! who are not done with theirs, one reads from disks what workers must not wait for.
 
 use std::sync::Arc;
 use std::thread;
@@ -22,10 +22,7 @@ const SPOOL_INTERVAL: Duration = Duration::from_millis(5);
 type Work = Box<dyn FnOnce() + Send>;
 
 /// Starts them; `spawn` starts one.
-pub fn start(
-    shared: &Arc<Shared>,
-    spawn: impl Fn(&str, Work) -> Result<(), String>,
-) -> Result<(), String> {
+pub fn start(shared: &Arc<Shared>, spawn: impl Fn(&str, Work) -> Result<(), String>) -> Result<(), String> {
     let for_syncs = shared.clone();
     spawn("sync", Box::new(move || make_syncs(&for_syncs.server)))?;
     let for_spools = shared.clone();
@@ -67,7 +64,8 @@ fn keep_streams(server: &Server) {
 /// Reads what workers want for their replicas, in order of arrival.
 fn fetch(shared: &Shared) {
     loop {
-        let Fetch { mut source, worker, token, client_id } = shared.server.replication.replicas.fetches.next();
+        let Fetch { mut source, worker, token, client_id } =
+            shared.server.replication.replicas.fetches.next();
         let bytes = source.read();
         let fetched = Box::new(Fetched { source, bytes });
         shared.mailboxes[worker].send(Message::Letter(Letter::Fetched { token, client_id, fetched }));

@@ -86,6 +86,10 @@ impl Worker {
     /// Adds bytes that a client did not ask for now to what it is sent, in its next turn.
     pub(super) fn push(&mut self, token: usize, bytes: Arc<[u8]>) {
         let Some(Some(connection)) = self.connections.get_mut(token) else { return };
+        if connection.is_replica {
+            // It would get into the stream.
+            return;
+        }
         let spare = &mut self.spare_buffers;
         connection.out.lend(|| spare.pop().unwrap_or_else(|| Vec::with_capacity(OUTPUT_BUFFER_BYTES)));
         connection.out.push_shared(bytes);

@@ -11,9 +11,6 @@ use super::Worker;
 use crate::connection::Connection;
 use crate::shared::{Mailbox, Shared};
 
-/// Time between two looks at a file that is being written.
-const FILE_INTERVAL_US: u64 = 5_000;
-
 /// The feeds of a worker's replicas, by their connections' numbers.
 pub(super) struct Feeds {
     by_token: BTreeMap<usize, Box<Feed>>,
@@ -66,7 +63,11 @@ impl Feeds {
 /// A replica has caused a reply, which must not get into the stream.
 pub(super) fn refuse(connection: &mut Connection) {
     let client = &connection.session.client;
-    tracing::warn!("Replica {} (client {}) sent a command that is answered", client.peer.address(), client.id);
+    tracing::warn!(
+        "Replica {} (client {}) sent a command that is answered",
+        client.peer.address(),
+        client.id
+    );
     connection.aborted = true;
 }
 
@@ -109,7 +110,7 @@ impl Worker {
         let has_room = matches!(next, Next::Room);
         match next {
             Next::Room | Next::Wake => {}
-            Next::Soon => self.feeds.wait_us = self.feeds.wait_us.min(FILE_INTERVAL_US),
+            Next::Later(wait_us) => self.feeds.wait_us = self.feeds.wait_us.min(wait_us),
             Next::Fetch(source) => {
                 let client_id = connection.session.client.id;
                 let fetch = Fetch { source, worker: self.index, token, client_id };

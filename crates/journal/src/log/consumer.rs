@@ -87,8 +87,8 @@ impl Log {
         self.enter(Place { offset: from, is_required, is_retaining: false, asleep: None })
     }
 
-    /// A reader that starts at `from`. What it has not released stays in memory, however much that is, and nobody is held
-    /// up for it: who has one bounds it.
+    /// A reader that starts at `from`. What it has not released stays in memory, however much that is, and nobody is
+    /// held up for it: who has one bounds it.
     pub fn retaining_consumer(self: &Arc<Log>, from: u64) -> Result<Consumer, Gone> {
         self.enter(Place { offset: from, is_required: false, is_retaining: true, asleep: None })
     }

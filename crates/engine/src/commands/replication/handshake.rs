@@ -16,7 +16,7 @@ const ADDRESS_BYTES_MAX: usize = 255;
 
 /// REPLCONF option value [option value ...]
 pub(crate) fn replconf(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    if args.len() % 2 == 0 {
+    if args.len().is_multiple_of(2) {
         return Err(Fault::SYNTAX);
     }
     for at in (1..args.len()).step_by(2) {
@@ -109,7 +109,7 @@ fn acknowledge(ctx: &mut Ctx<'_>, args: Args<'_>) {
 
 /// PSYNC replicationid offset
 pub(crate) fn psync(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    if ctx.session_ref().client.is_replica.load(Relaxed) {
+    if is_fed(ctx) {
         return Ok(());
     }
     if args.get(3).is_some_and(|word| is(word, "FAILOVER")) {
@@ -144,7 +144,7 @@ pub(crate) fn psync(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
 
 /// SYNC: as PSYNC of one that knows of no ids.
 pub(crate) fn sync(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    if ctx.session_ref().client.is_replica.load(Relaxed) {
+    if is_fed(ctx) {
         return Ok(());
     }
     admit(ctx, reply)?;
@@ -152,6 +152,12 @@ pub(crate) fn sync(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Cmd
     ctx.server().notice(&format!("Replica {} asks for a full synchronization", replica.name()));
     send_everything(ctx, replica);
     Ok(())
+}
+
+/// True if the connection is sent what it did not ask for: as Redis, that is not begun twice, and not answered.
+fn is_fed(ctx: &Ctx<'_>) -> bool {
+    let client = &ctx.session_ref().client;
+    client.is_replica.load(Relaxed) || client.is_monitor.load(Relaxed)
 }
 
 /// Whether a connection may become a replica now.

@@ -1,4 +1,4 @@
-//! What a replica is sent: the payload of a full synchronization, and the stream from there on or from where it stopped.
+//! What a replica is sent: the payload of a full synchronization, and the stream from there or from where it stopped.
 //!
 //! A feed is a cursor, owned by the connection's worker. It puts no more into the output than the socket takes soon:
 //! however far behind a replica is, that is all the memory that its connection holds. What it lacks lies in the log,
@@ -12,13 +12,13 @@
 //! | [`State::Acknowledges`] | the replica has loaded it: only then can it tell a marked end from what follows |
 //! | [`State::Spooled`] | it has all that the synchronization's spool has of the stream |
 //! | [`State::Filed`] | it has all that the append-only files have |
-//! | [`State::Memory`] | it is so slow that the log has dropped what it needs next: back to the files, if there are any |
+//! | [`State::Memory`] | it is so slow that the log has dropped what it needs: back to the files, if there are any |
 
 use std::sync::Arc;
 use std::task::Waker;
 
 use base::clock::Now;
-use base::limits::{OUTPUT_HIGH_WATER_BYTES, REPLICA_FETCH_BYTES};
+use base::limits::{OUTPUT_HIGH_WATER_BYTES, REPLICA_BATCH_US, REPLICA_FETCH_BYTES};
 use journal::files::BacklogReader;
 use journal::log::{Consumer, Gone, Part};
 
@@ -29,6 +29,8 @@ use crate::server::Server;
 
 /// Between two empty lines that tell a replica that its synchronization is being prepared.
 const NEWLINE_INTERVAL_US: u64 = 1_000_000;
+/// Between two looks at a file that is being written.
+const FILE_INTERVAL_US: u64 = 5_000;
 
 /// What a replica is sent next.
 pub struct Feed {
@@ -41,9 +43,18 @@ pub struct Feed {
 enum State {
     Waits,
     Prepares(Arc<FullSync>),
-    Payload { sync: Arc<FullSync>, at: u64, is_marked: bool, is_fetching: bool },
+    Payload {
+        sync: Arc<FullSync>,
+        at: u64,
+        is_marked: bool,
+        is_fetching: bool,
+    },
     Acknowledges(Arc<FullSync>),
-    Spooled { sync: Arc<FullSync>, at: u64, is_fetching: bool },
+    Spooled {
+        sync: Arc<FullSync>,
+        at: u64,
+        is_fetching: bool,
+    },
     /// None: the reader is with who fetches.
     Filed(Option<Box<BacklogReader>>),
     Memory(Following),
@@ -58,6 +69,8 @@ struct Following {
     is_kept: bool,
     /// The worker is woken when more is appended.
     is_armed: bool,
+    /// When something was last sent (`Now::mono_us`), if that was all there was.
+    sent_at_us: Option<u64>,
 }
 
 /// What a feed wants next.
@@ -66,8 +79,8 @@ pub enum Next {
     Room,
     /// To be asked again when the worker is woken, or at its next tick.
     Wake,
-    /// To be asked again in a few milliseconds: the disk is being written to.
-    Soon,
+    /// To be asked again after so many microseconds: a file is being written, or more will have come by then.
+    Later(u64),
     /// Something from a disk, by way of [`Feed::take`].
     Fetch(Source),
     /// The connection to be closed once everything is sent.
@@ -123,7 +136,7 @@ impl Feed {
             false => server.log.consumer(offset, false),
         };
         self.state = match (consumer, files) {
-            (Ok(consumer), _) => State::Memory(Following { consumer, at: offset, is_kept, is_armed: false }),
+            (Ok(consumer), _) => State::Memory(Following::new(consumer, offset, is_kept)),
             (Err(gone), None) => return Err(gone),
             (Err(_), Some(files)) => State::Filed(Some(Box::new(files.reader(offset)?))),
         };
@@ -186,16 +199,16 @@ impl Feed {
                 }
                 None
             }
-            State::Filed(reader) => Some(reader.take().map_or(Next::Wake, |reader| {
-                Next::Fetch(Source::Files(reader))
-            })),
+            State::Filed(reader) => {
+                Some(reader.take().map_or(Next::Wake, |reader| Next::Fetch(Source::Files(reader))))
+            }
             State::Memory(following) => {
                 if following.is_armed && server.log.end() == following.at {
                     return Some(Next::Wake);
                 }
-                match following.send(waker, out) {
-                    Ok(true) => None,
-                    Ok(false) => Some(Next::Wake),
+                let is_urgent = server.replication.replicas.waits.any();
+                match following.send(waker, now, is_urgent, out) {
+                    Ok(next) => next,
                     Err(_) => {
                         let at = following.at;
                         self.follow(server, at).err().map(|gone| Next::End(gone.to_string()))
@@ -250,7 +263,7 @@ impl Feed {
             return Some(Next::Fetch(Source::Payload(sync.clone(), *at)));
         }
         if !is_made {
-            return Some(Next::Soon);
+            return Some(Next::Later(FILE_INTERVAL_US));
         }
         let (sync, is_marked) = (sync.clone(), *is_marked);
         if is_marked {
@@ -305,20 +318,39 @@ impl Feed {
 }
 
 impl Following {
-    /// Appends what follows; false if that is nothing as yet.
-    fn send(&mut self, waker: &Waker, out: &mut Output) -> Result<bool, Gone> {
+    fn new(consumer: Consumer, at: u64, is_kept: bool) -> Following {
+        Following { consumer, at, is_kept, is_armed: false, sent_at_us: None }
+    }
+
+    /// Appends what follows, if there is something; None: it may be called again at once. Where nobody waits for it,
+    /// what is written shortly after each other is sent together: it costs writers a system call less often.
+    fn send(
+        &mut self,
+        waker: &Waker,
+        now: Now,
+        is_urgent: bool,
+        out: &mut Output,
+    ) -> Result<Option<Next>, Gone> {
+        let wait_us =
+            self.sent_at_us.map_or(0, |at_us| (at_us + REPLICA_BATCH_US).saturating_sub(now.mono_us));
+        if !is_urgent && wait_us > 0 {
+            return Ok(Some(Next::Later(wait_us)));
+        }
         let mut parts: Vec<Part> = Vec::new();
         self.is_armed = false;
         self.consumer.read(self.at, OUTPUT_HIGH_WATER_BYTES, &mut parts)?;
         let Some(last) = parts.last() else {
-            let is_ready = self.consumer.is_ready(self.at, waker);
-            self.is_armed = !is_ready;
-            return Ok(is_ready);
+            self.is_armed = !self.consumer.is_ready(self.at, waker);
+            return Ok(self.is_armed.then_some(Next::Wake));
         };
         self.at = last.end();
+        if (last.end() - parts[0].start()) < OUTPUT_HIGH_WATER_BYTES as u64 {
+            // All there was.
+            self.sent_at_us = Some(now.mono_us);
+        }
         // The parts hold their bytes themselves.
         self.consumer.release(self.at);
         parts.into_iter().for_each(|part| out.push_log(part));
-        Ok(true)
+        Ok(None)
     }
 }

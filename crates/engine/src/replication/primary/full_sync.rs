@@ -1,7 +1,7 @@
 //! A full synchronization: a snapshot of the data in a spool file, and the stream from its instant on.
 //!
 //! Replicas read the payload from the spool at their own speed, while it is written if they can. The stream since the
-//! snapshot's instant stays in memory up to [`SYNC_LOG_BYTES_MAX`]; what is older goes to a second spool ([`LogSpool`]),
+//! snapshot's instant stays in memory up to [`SYNC_LOG_BYTES_MAX`]; what is older goes to a second one ([`LogSpool`]),
 //! which holds writers up only where the disk is slower than they are. So a synchronization takes a bounded amount of
 //! memory whatever is written meanwhile, and it ends. Spools have no name: they go with the last who reads them.
 

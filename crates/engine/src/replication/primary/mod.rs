@@ -132,6 +132,12 @@ impl Replicas {
         (acked, online().filter(|replica| replica.synced_to() >= offset).count())
     }
 
+    /// Memory that the connections of replicas hold.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        let attached = self.attached.lock();
+        attached.iter().map(|replica| replica.client.memory_bytes.load(Relaxed)).sum()
+    }
+
     /// Bytes of the log that are kept for slow replicas alone: no reason to evict keys, which would only add to them.
     pub fn kept_bytes(&self) -> u64 {
         self.kept_bytes.load(Relaxed)

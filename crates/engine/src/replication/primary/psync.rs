@@ -29,14 +29,9 @@ impl Refusal {
     }
 }
 
-/// The offset in the log from which a replica goes on that has the stream `id` up to the byte before `next`, which Redis
+/// The offset in the log from which a replica goes on that has the stream `id` up to the byte before `next`; Redis
 /// counts from 1. `has` says for an offset whether the stream is there from it on.
-pub(crate) fn resume(
-    ids: &Ids,
-    id: &[u8],
-    next: i64,
-    has: impl FnOnce(u64) -> bool,
-) -> Result<u64, Refusal> {
+pub(crate) fn resume(ids: &Ids, id: &[u8], next: i64, has: impl FnOnce(u64) -> bool) -> Result<u64, Refusal> {
     if id == b"?" {
         return Err(Refusal::Wanted);
     }
@@ -55,14 +50,9 @@ pub(crate) fn resume(
 }
 
 /// Whether the stream is there from `offset` on: in `memory`, or in `files` as far as memory does not reach back.
-pub(crate) fn has_from(
-    offset: u64,
-    memory: Option<RangeInclusive<u64>>,
-    files: Option<(u64, u64)>,
-) -> bool {
+pub(crate) fn has_from(offset: u64, memory: Option<RangeInclusive<u64>>, files: Option<(u64, u64)>) -> bool {
     let Some(memory) = memory else { return false };
-    let in_files =
-        files.is_some_and(|(from, end)| (from..=end).contains(&offset) && end >= *memory.start());
+    let in_files = files.is_some_and(|(from, end)| (from..=end).contains(&offset) && end >= *memory.start());
     memory.contains(&offset) || in_files
 }
 

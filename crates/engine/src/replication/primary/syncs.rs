@@ -108,8 +108,7 @@ impl Syncs {
             return Vec::new();
         }
         let filter = queue.waiting[0].0.greeting.filter;
-        let (due, rest) =
-            queue.waiting.drain(..).partition(|(replica, _)| replica.greeting.filter == filter);
+        let (due, rest) = queue.waiting.drain(..).partition(|(replica, _)| replica.greeting.filter == filter);
         queue.waiting = rest;
         let due: Vec<(Arc<Replica>, i64)> = due;
         due.into_iter().map(|(replica, _)| replica).collect()
@@ -185,7 +184,7 @@ impl Server {
         }
     }
 
-    /// Sees to it that the stream is kept for replicas from now on. A stream that was not kept until now is another one.
+    /// Sees to it that the stream is kept for replicas from now on. One that was not kept until now is another stream.
     fn keep_backlog(&self) {
         if self.is_log_wanted(LogReader::Replicas) {
             return;

@@ -56,6 +56,12 @@ pub struct Waits {
 }
 
 impl Waits {
+    /// True if anybody waits.
+    #[inline]
+    pub(crate) fn any(&self) -> bool {
+        self.count.load(Relaxed) > 0
+    }
+
     /// Enters a client.
     pub(crate) fn add(&self, server: &Server, wanted: Wanted, tally: Arc<Tally>, waiter: Arc<Waiter>) {
         let mut list = self.list.lock();
@@ -66,9 +72,9 @@ impl Waits {
         self.check(server);
     }
 
-    /// Answers those who have what they wait for. To be called when something was acknowledged or synced, and now and then.
+    /// Answers those who have what they wait for. To be called when something was acknowledged or synced.
     pub(crate) fn check(&self, server: &Server) {
-        if self.count.load(Relaxed) == 0 {
+        if !self.any() {
             return;
         }
         let mut list = self.list.lock();
