@@ -35,6 +35,8 @@ enum HeldBack {
     Written(Box<[u8]>, u64),
     /// A key of a database had expired. That it is gone stays true, whatever becomes of the script.
     Expired(usize, Box<[u8]>),
+    /// Fields of a hash were past their end. They are gone, or will be found to be.
+    Fields(usize, Box<[u8]>, Vec<Box<[u8]>>),
 }
 
 impl Effects {
@@ -67,6 +69,14 @@ impl Effects {
         self.held_back = Some(Vec::new());
     }
 
+    /// Remembers which fields of a hash were past their end, for the case that the script that met them is given up.
+    pub(crate) fn hold_back_fields(&mut self, db: usize, key: &[u8], fields: &[&[u8]]) {
+        if let Some(held_back) = &mut self.held_back {
+            let fields = fields.iter().map(|field| Box::from(*field)).collect();
+            held_back.push(HeldBack::Fields(db, key.into(), fields));
+        }
+    }
+
     /// Keeps a letter, or gives it back to be sent now.
     pub(crate) fn held_back(&mut self, worker: u16, letter: Letter) -> Option<Letter> {
         match &mut self.held_back {
@@ -91,6 +101,7 @@ impl Ctx<'_> {
                     tracking::invalidate(server, Some(self.worker()), &key, Some(writer));
                 }
                 HeldBack::Expired(db, key) => self.observe(db, Event::Expired, Some("expired"), &key),
+                HeldBack::Fields(..) => {}
             }
         }
     }
@@ -104,9 +115,16 @@ impl Ctx<'_> {
         self.worker().effects.clear();
         self.forget_record();
         for held in self.worker().effects.held_back.take().unwrap_or_default() {
-            if let HeldBack::Expired(db, key) = held {
-                self.record_removal(db, &key);
-                self.observe(db, Event::Expired, Some("expired"), &key);
+            match held {
+                HeldBack::Expired(db, key) => {
+                    self.record_removal(db, &key);
+                    self.observe(db, Event::Expired, Some("expired"), &key);
+                }
+                HeldBack::Fields(db, key, fields) => {
+                    let fields: Vec<&[u8]> = fields.iter().map(|field| &**field).collect();
+                    self.record_fields_removal_in(db, &key, &fields);
+                }
+                HeldBack::Letter(..) | HeldBack::Written(..) => {}
             }
         }
     }
@@ -226,12 +244,17 @@ impl Ctx<'_> {
         if self.is_journaled() {
             self.report_expired();
             self.append_record();
+        } else {
+            // Somebody wanted the log when the command began, under no stripe, and nobody does now.
+            self.forget_record();
         }
     }
 
     #[cold]
     fn settle_slow(&mut self) {
         self.report_lookups();
+        // What brought them on is a record of its own, and what each of them does, as in Redis.
+        self.append_record();
         // Serving a client may make another key ready: BLMOVE.
         let mut at = 0;
         while let Some((db, key)) = self.worker().effects.ready.get(at).cloned() {

@@ -7,9 +7,9 @@
 
 use std::sync::atomic::{AtomicU8, Ordering::AcqRel, Ordering::Relaxed};
 
-use base::limits::RECORD_KEPT_BYTES_MAX;
+use base::limits::{LOG_COPIED_BYTES_MAX, RECORD_KEPT_BYTES_MAX};
 use journal::log::Log;
-use resp::{Args, write_command};
+use resp::{Args, Encoder, Proto, write_command};
 use store::Position;
 
 use crate::ctx::Ctx;
@@ -61,9 +61,11 @@ impl Server {
     }
 
     /// Appends that a key has gone by itself: its time was over, or its memory was wanted. Its stripe is held.
-    pub(crate) fn log_removal(&self, db: usize, key: &[u8]) {
+    pub(crate) fn log_removal(&self, db: usize, key: &[u8], is_evicted: bool) {
         if self.log.is_active() {
-            self.log_alone(db, &[b"DEL", key]);
+            let hot = self.config.hot();
+            let is_lazy = if is_evicted { hot.lazyfree_lazy_eviction() } else { hot.lazyfree_lazy_expire() };
+            self.log_alone(db, &[removal(is_lazy), key]);
         }
     }
 
@@ -84,10 +86,15 @@ impl Server {
     }
 }
 
+/// What Redis calls the removal of a key that its configuration has it free at once, or elsewhere. Here it is one.
+fn removal(is_lazy: bool) -> &'static [u8] {
+    if is_lazy { b"UNLINK" } else { b"DEL" }
+}
+
 /// The effects of what runs under one set of stripes, in order.
 #[derive(Default)]
 pub struct Record {
-    /// MULTI, for the case that there are several, and the commands.
+    /// The commands; from the second on, after a MULTI.
     bytes: Vec<u8>,
     commands: usize,
     /// The databases of the first command and of the last.
@@ -97,15 +104,23 @@ pub struct Record {
 }
 
 impl Record {
-    fn push<'a>(&mut self, db: usize, args: impl ExactSizeIterator<Item = &'a [u8]>) {
-        if self.commands == 0 {
-            self.bytes.extend_from_slice(MULTI);
-            self.dbs = (db, db);
-        } else if self.dbs.1 != db {
+    /// Adds a command of `head` and then `rest`.
+    #[inline]
+    fn push(&mut self, db: usize, head: &[&[u8]], rest: Args<'_>) {
+        match self.commands {
+            0 => self.dbs = (db, db),
+            // What the first command takes is moved, and it is rarely long.
+            1 => drop(self.bytes.splice(0..0, MULTI.iter().copied())),
+            _ => {}
+        }
+        if self.dbs.1 != db {
             put_select(&mut self.bytes, db);
             self.dbs.1 = db;
         }
-        write_command(&mut self.bytes, args);
+        let mut out = Encoder::new(&mut self.bytes, Proto::V2);
+        out.array(head.len() + rest.len());
+        head.iter().for_each(|word| out.bulk(word));
+        rest.iter().for_each(|word| out.bulk(word));
         self.commands += 1;
     }
 
@@ -126,9 +141,10 @@ impl Record {
             put_select(&mut stream, first_db);
             stream.extend_from_slice(&self.bytes);
             log.append_stream(&stream, last_db as u32)
+        } else if self.bytes.len() > LOG_COPIED_BYTES_MAX {
+            log.append_large(first_db as u32, std::mem::take(&mut self.bytes).into_boxed_slice())
         } else {
-            let start = if self.commands == 1 { MULTI.len() } else { 0 };
-            log.append(first_db as u32, &self.bytes[start..])
+            log.append(first_db as u32, &self.bytes)
         };
         self.clear();
         end
@@ -148,18 +164,21 @@ impl Ctx<'_> {
 
     /// The running command has this effect, on the connection's database, and its own words are not its effect. One that has
     /// several says them in order.
-    pub fn effect(&mut self, args: &[&[u8]]) {
-        self.effect_in(self.db(), args);
+    #[inline]
+    pub fn effect(&mut self, words: &[&[u8]]) {
+        self.effect_with(words, Args::from_slices(&[]));
     }
 
-    /// As [`Ctx::effect`], on any database.
-    pub fn effect_in(&mut self, db: usize, args: &[&[u8]]) {
+    /// As [`Ctx::effect`]: `head`, and after it `rest` of what the client said.
+    #[inline]
+    pub fn effect_with(&mut self, head: &[&[u8]], rest: Args<'_>) {
         if self.is_journaled() {
             // What it came upon is gone before what it did.
             self.report_expired();
+            let db = self.db();
             let record = &mut self.worker().effects.record;
             record.is_told = true;
-            record.push(db, args.iter().copied());
+            record.push(db, head, rest);
         }
     }
 
@@ -168,10 +187,32 @@ impl Ctx<'_> {
         self.worker().effects.record.is_told = true;
     }
 
+    /// The effect of a command that removed a key, which Redis names by how it frees keys.
+    pub fn effect_removal(&mut self, is_lazy: bool, key: &[u8]) {
+        self.effect(&[removal(is_lazy), key]);
+    }
+
     /// Tells that a key was found expired and is gone.
     pub(crate) fn record_removal(&mut self, db: usize, key: &[u8]) {
         if self.is_journaled() {
-            self.worker().effects.record.push(db, [b"DEL", key].into_iter());
+            let word = removal(self.server().config.hot().lazyfree_lazy_expire());
+            self.worker().effects.record.push(db, &[word, key], Args::from_slices(&[]));
+        }
+    }
+
+    /// Tells that fields of a hash were found to be past their end, and are gone: before the command's own effect.
+    pub(crate) fn record_fields_removal(&mut self, key: &[u8], fields: &[&[u8]]) {
+        if self.is_journaled() && !fields.is_empty() {
+            let db = self.db();
+            self.worker().effects.hold_back_fields(db, key, fields);
+            self.record_fields_removal_in(db, key, fields);
+        }
+    }
+
+    pub(crate) fn record_fields_removal_in(&mut self, db: usize, key: &[u8], fields: &[&[u8]]) {
+        if self.is_journaled() {
+            self.report_expired();
+            self.worker().effects.record.push(db, &[b"HDEL", key], Args::from_slices(fields));
         }
     }
 
@@ -201,15 +242,18 @@ impl Ctx<'_> {
         let has_changed = self.stats().dirty.get() != dirty_before;
         if has_changed && !self.worker().effects.record.is_told {
             self.report_expired();
-            self.worker().effects.record.push(db, args.iter());
+            self.worker().effects.record.push(db, &[], args);
         }
         // A transaction or script is told by its commands.
         self.worker().effects.record.is_told = outer || self.is_nested();
     }
 
     /// Forgets the effects so far: what had them was undone.
+    #[inline]
     pub(crate) fn forget_record(&mut self) {
-        self.worker().effects.record.clear();
+        if self.worker().effects.record.commands > 0 {
+            self.worker().effects.record.clear();
+        }
     }
 
     /// Appends what the commands under these stripes have done.

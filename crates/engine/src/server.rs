@@ -383,7 +383,7 @@ impl Server {
     /// Tells that a key, or a part of it, has ended by itself: `events` are Redis's. Its stripe is held.
     pub(crate) fn key_lost(&self, db: usize, key: &[u8], events: &[(Event, &'static str)]) {
         if matches!(events[0].0, Event::Expired | Event::Evicted) {
-            self.log_removal(db, key);
+            self.log_removal(db, key, events[0].0 == Event::Evicted);
         }
         if self.watches.any() {
             self.watches.touch(db, key);

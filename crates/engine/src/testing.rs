@@ -204,10 +204,15 @@ impl Harness {
 
     /// Runs a command; what it left in the log: commands with their words as they are, a bar between two.
     pub fn effects(&mut self, line: &str) -> String {
+        self.effects_of(|harness| drop(harness.run(line)))
+    }
+
+    /// As [`Harness::effects`], of anything.
+    pub fn effects_of(&mut self, work: impl FnOnce(&mut Harness)) -> String {
         self.server.want_log(LogReader::Files, true);
         let start = self.server.log.end();
         let reader = self.server.log.consumer(start, true).expect("the log's end is in memory");
-        self.run(line);
+        work(self);
         let mut parts = Vec::new();
         reader.read(start, usize::MAX, &mut parts).expect("nothing is dropped before it was read");
         let written: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();

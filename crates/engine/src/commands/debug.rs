@@ -195,6 +195,7 @@ fn create(lane: &mut Lane<'_>, prefix: &[u8], number: usize, size: usize) -> Cmd
     lane.with_keys(&[&key], |ctx, _| {
         if ctx.peek(&key).is_none() {
             ctx.put_str(&key, &value, Expiry::Clear);
+            ctx.effect(&[b"SET", &key, &value]);
         }
         Ok(())
     })

@@ -39,16 +39,38 @@ pub(crate) fn load(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
         replaces = true;
     }
     let server = ctx.server();
-    let name = server.scripting.functions.load(server, &args[args.len() - 1], replaces)?;
-    reply.bulk(&name);
+    let functions = &server.scripting.functions;
+    let library = functions.read(server, &args[args.len() - 1], replaces)?;
+    change(ctx, reply, |reply| {
+        let name = functions.add(library, replaces)?;
+        reply.bulk(&name);
+        Ok(())
+    })
+}
+
+/// Changes the libraries under every stripe, so that the log has it before or after whatever a snapshot has not.
+fn change(
+    ctx: &mut Ctx<'_>,
+    reply: &mut Reply<'_>,
+    change: impl FnOnce(&mut Reply<'_>) -> CmdResult,
+) -> CmdResult {
+    if ctx.held().is_none() && !ctx.hold(None) {
+        ctx.come_again();
+        return Ok(());
+    }
+    change(reply)?;
+    ctx.stats().dirty.add(1);
     Ok(())
 }
 
 /// FUNCTION DELETE library-name
 pub(crate) fn delete(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    ctx.server().scripting.functions.delete(&args[2])?;
-    reply.ok();
-    Ok(())
+    let functions = &ctx.server().scripting.functions;
+    change(ctx, reply, |reply| {
+        functions.delete(&args[2])?;
+        reply.ok();
+        Ok(())
+    })
 }
 
 /// FUNCTION FLUSH [ASYNC | SYNC]
@@ -59,9 +81,12 @@ pub(crate) fn flush(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
     if !flush_option_fits(args) {
         return Err(Fault::Text("ERR FUNCTION FLUSH only supports SYNC|ASYNC option"));
     }
-    ctx.server().scripting.functions.flush();
-    reply.ok();
-    Ok(())
+    let functions = &ctx.server().scripting.functions;
+    change(ctx, reply, |reply| {
+        functions.flush();
+        reply.ok();
+        Ok(())
+    })
 }
 
 /// FUNCTION KILL
@@ -173,10 +198,13 @@ pub(crate) fn restore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) 
         }
     };
     let server = ctx.server();
-    let sources = rdb::functions::decode(&args[2]).map_err(Fault::Text)?;
-    server.scripting.functions.restore(server, &sources, policy)?;
-    reply.ok();
-    Ok(())
+    let functions = &server.scripting.functions;
+    let libraries = functions.read_all(server, &rdb::functions::decode(&args[2]).map_err(Fault::Text)?)?;
+    change(ctx, reply, |reply| {
+        functions.add_all(libraries, policy)?;
+        reply.ok();
+        Ok(())
+    })
 }
 
 /// FUNCTION HELP

@@ -5,6 +5,7 @@ use resp::Proto;
 use crate::args::Args;
 use crate::ctx::Ctx;
 use crate::fault::CmdResult;
+use crate::propagation::LogReader;
 use crate::pubsub::Space;
 use crate::reply::Reply;
 
@@ -93,13 +94,22 @@ fn tell(reply: &mut Reply<'_>, word: &str, name: Option<&[u8]>, count: usize) {
 /// PUBLISH channel message
 pub(crate) fn publish(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     let receivers = ctx.publish(Space::Channel, &args[1], &args[2]);
+    tell_replicas(ctx, args);
     reply.int(receivers as i64);
     Ok(())
+}
+
+/// Those who have subscribed at a replica are told by it.
+fn tell_replicas(ctx: &mut Ctx<'_>, args: Args<'_>) {
+    if ctx.server().is_log_wanted(LogReader::Replicas) {
+        ctx.effect_with(&[], args);
+    }
 }
 
 /// SPUBLISH shardchannel message
 pub(crate) fn spublish(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     let receivers = ctx.publish(Space::Shard, &args[1], &args[2]);
+    tell_replicas(ctx, args);
     reply.int(receivers as i64);
     Ok(())
 }

@@ -142,6 +142,7 @@ impl Ctx<'_> {
         let admitted = acl::admit(self.server, self.session, info, args, acl::Context::TopLevel);
         self.worker.stats.command(info.id).rejected.add(u64::from(admitted.is_err()));
         let result = admitted.and_then(|()| self.run_inline(info, args, reply));
+        self.append_record();
         self.mode = mode;
         std::mem::swap(self.session, session);
         if let Err(fault) = result {

@@ -145,10 +145,14 @@ impl Functions {
         self.bytes.load(Relaxed)
     }
 
-    /// Adds a library; returns its name.
-    pub fn load(&self, server: &Server, source: &[u8], replaces: bool) -> CmdResult<Vec<u8>> {
+    /// Makes a library from its source; it may already be clear that it cannot be added.
+    pub fn read(&self, server: &Server, source: &[u8], replaces: bool) -> CmdResult<Arc<Library>> {
         let known = |name: &[u8]| self.current().libraries.contains_key(name);
-        let library = Arc::new(read_library(server, source, &|name| !replaces && known(name))?);
+        read_library(server, source, &|name| !replaces && known(name)).map(Arc::new)
+    }
+
+    /// Adds a library; returns its name.
+    pub fn add(&self, library: Arc<Library>, replaces: bool) -> CmdResult<Vec<u8>> {
         let name = library.name.clone();
         self.change(|set| {
             if set.remove(&name) && !replaces {
@@ -159,12 +163,18 @@ impl Functions {
         Ok(name)
     }
 
+    /// Makes libraries from their sources.
+    pub fn read_all(&self, server: &Server, sources: &[Vec<u8>]) -> CmdResult<Vec<Arc<Library>>> {
+        sources.iter().map(|source| read_library(server, source, &|_| false).map(Arc::new)).collect()
+    }
+
     /// Adds libraries from their sources, all or none.
     pub fn restore(&self, server: &Server, sources: &[Vec<u8>], policy: Restore) -> CmdResult {
-        let libraries: Vec<Arc<Library>> = sources
-            .iter()
-            .map(|source| read_library(server, source, &|_| false).map(Arc::new))
-            .collect::<CmdResult<_>>()?;
+        self.add_all(self.read_all(server, sources)?, policy)
+    }
+
+    /// Adds libraries, all or none.
+    pub fn add_all(&self, libraries: Vec<Arc<Library>>, policy: Restore) -> CmdResult {
         self.change(|set| {
             if policy == Restore::Flush {
                 *set = LibrarySet::default();

@@ -7,7 +7,7 @@ mod query;
 mod search;
 mod shape;
 
-use base::num::write_fixed;
+use base::num::{write_f64, write_fixed};
 use store::ZSet;
 
 use self::cell::{LATITUDE_MAX, LONGITUDE_MAX, Point};
@@ -87,7 +87,22 @@ pub(crate) fn geoadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -
     let scores: Vec<f64> =
         starts.map(|at| point(&places[at], &places[at + 1]).map(Point::score)).collect::<CmdResult<_>>()?;
     let member = |index: usize| places.at(3 * index + 2);
-    add_scored(ctx, &args[1], &scores, member, options, reply)
+    let dirty_before = ctx.stats().dirty.get();
+    add_scored(ctx, &args[1], &scores, member, options, reply)?;
+    if ctx.is_journaled() && ctx.stats().dirty.get() != dirty_before {
+        // As what it is, which takes no sines.
+        let scores: Vec<Vec<u8>> = scores.iter().map(|score| show_score(*score)).collect();
+        let mut words: Vec<&[u8]> = args.from(2).first(at - 2).iter().collect();
+        words.extend(scores.iter().enumerate().flat_map(|(index, score)| [&**score, member(index)]));
+        ctx.effect_with(&[b"ZADD", &args[1]], Args::from_slices(&words));
+    }
+    Ok(())
+}
+
+fn show_score(score: f64) -> Vec<u8> {
+    let mut text = Vec::new();
+    write_f64(&mut text, score);
+    text
 }
 
 /// GEODIST key member1 member2 [M | KM | FT | MI]

@@ -102,20 +102,56 @@ impl Condition {
 }
 
 /// Gives a field an end, or removes it if that has passed.
-pub(super) fn set_or_remove(
+pub(super) fn set_or_remove<'f>(
     hash: &mut Hash,
-    field: &[u8],
+    field: &'f [u8],
     end_ms: i64,
     now_ms: i64,
-    changes: &mut Changes,
+    changes: &mut Changes<'f>,
 ) -> bool {
     let has_passed = end_ms <= now_ms;
     if has_passed {
-        changes.ended += usize::from(hash.remove(field));
+        changes.ended.extend(hash.remove(field).then_some(field));
     } else {
-        changes.timed += usize::from(hash.set_end_ms(field, Some(end_ms)));
+        changes.timed.extend(hash.set_end_ms(field, Some(end_ms)).then_some(field));
     }
     has_passed
+}
+
+/// The effect of giving fields an end: that they have it, or that they are gone. `condition` is what the client said.
+pub(super) fn tell_ends(
+    ctx: &mut Ctx<'_>,
+    key: &[u8],
+    end_ms: i64,
+    condition: Option<&[u8]>,
+    changes: &Changes<'_>,
+) {
+    if !ctx.is_journaled() {
+        return;
+    }
+    if !changes.timed.is_empty() {
+        let (end_ms, count) = (end_ms.to_string(), changes.timed.len().to_string());
+        let mut words: Vec<&[u8]> = vec![b"HPEXPIREAT", key, end_ms.as_bytes()];
+        words.extend(condition);
+        words.extend([b"FIELDS", count.as_bytes()]);
+        ctx.effect_with(&words, Args::from_slices(&changes.timed));
+    }
+    tell_removed(ctx, key, &changes.ended);
+}
+
+/// The effect of removing fields.
+pub(super) fn tell_removed(ctx: &mut Ctx<'_>, key: &[u8], fields: &[&[u8]]) {
+    if !fields.is_empty() {
+        ctx.effect_with(&[b"HDEL", key], Args::from_slices(fields));
+    }
+}
+
+/// The effect of taking fields' ends away.
+pub(super) fn tell_persisted(ctx: &mut Ctx<'_>, key: &[u8], fields: &[&[u8]]) {
+    if !fields.is_empty() {
+        let count = fields.len().to_string();
+        ctx.effect_with(&[b"HPERSIST", key, b"FIELDS", count.as_bytes()], Args::from_slices(fields));
+    }
 }
 
 fn set_ends(
@@ -138,7 +174,7 @@ fn set_ends(
         let mut changes = Changes::default();
         hash.expect_ends();
         for field in fields.iter() {
-            changes.lapsed += usize::from(super::lapse::remove_if_past(hash, field, now_ms));
+            changes.lapsed.extend(super::lapse::remove_if_past(hash, field, now_ms).then_some(field));
             reply.int(match hash.end_ms(field) {
                 None => NO_FIELD,
                 Some(current_ms) if !condition.allows(current_ms, end_ms) => 0,
@@ -150,7 +186,11 @@ fn set_ends(
         changes
     })?;
     match changes {
-        Some(changes) => changes.tell(ctx, key),
+        Some(changes) => {
+            changes.tell(ctx, key);
+            ctx.no_effect();
+            tell_ends(ctx, key, end_ms, (fields_at == 4).then(|| args.at(3)), &changes);
+        }
         None => fields.iter().for_each(|_| reply.int(NO_FIELD)),
     }
     Ok(())
@@ -224,9 +264,9 @@ pub(crate) fn hpexpiretime(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<
 }
 
 /// Takes a field's end away: true if it had one.
-pub(super) fn persist(hash: &mut Hash, field: &[u8], changes: &mut Changes) -> bool {
+pub(super) fn persist<'f>(hash: &mut Hash, field: &'f [u8], changes: &mut Changes<'f>) -> bool {
     let had_end = hash.end_ms(field).flatten().is_some() && hash.set_end_ms(field, None);
-    changes.persisted += usize::from(had_end);
+    changes.persisted.extend(had_end.then_some(field));
     had_end
 }
 

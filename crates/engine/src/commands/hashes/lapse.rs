@@ -6,36 +6,37 @@ use crate::args::Args;
 use crate::ctx::{Ctx, Event};
 use crate::fault::CmdResult;
 
-/// What a command did to a hash, for its events.
+/// What a command did to a hash, for its events and its effect.
 #[derive(Default)]
-pub(super) struct Changes {
+pub(super) struct Changes<'f> {
     /// Fields removed that were past their end.
-    pub lapsed: usize,
+    pub lapsed: Vec<&'f [u8]>,
     /// Fields were given values.
     pub set: bool,
-    /// Ends that were taken away.
-    pub persisted: usize,
-    /// Ends that were given.
-    pub timed: usize,
+    /// Fields whose ends were taken away.
+    pub persisted: Vec<&'f [u8]>,
+    /// Fields that were given ends.
+    pub timed: Vec<&'f [u8]>,
     /// Fields removed because they were given an end that had passed already.
-    pub ended: usize,
+    pub ended: Vec<&'f [u8]>,
     /// Fields removed because the client said so.
-    pub removed: usize,
+    pub removed: Vec<&'f [u8]>,
     /// No field is left, and so no key.
     pub emptied: bool,
 }
 
-impl Changes {
-    /// Sends the events, each at most once, in Redis's order.
+impl Changes<'_> {
+    /// Sends the events, each at most once, in Redis's order, and tells which fields were past their end.
     pub fn tell(&self, ctx: &mut Ctx<'_>, key: &[u8]) {
-        ctx.server().keyspace.note_expired_fields(self.lapsed + self.ended);
-        let ends = if self.ended > 0 { "hdel" } else { "hexpire" };
+        ctx.server().keyspace.note_expired_fields(self.lapsed.len() + self.ended.len());
+        ctx.record_fields_removal(key, &self.lapsed);
+        let ends = if self.ended.is_empty() { "hexpire" } else { "hdel" };
         for (happened, name) in [
-            (self.lapsed > 0, "hexpired"),
+            (!self.lapsed.is_empty(), "hexpired"),
             (self.set, "hset"),
-            (self.persisted > 0, "hpersist"),
-            (self.timed + self.ended > 0, ends),
-            (self.removed > 0, "hdel"),
+            (!self.persisted.is_empty(), "hpersist"),
+            (!self.timed.is_empty() || !self.ended.is_empty(), ends),
+            (!self.removed.is_empty(), "hdel"),
         ] {
             if happened {
                 ctx.notify(Event::Hash, name, key);
@@ -52,22 +53,30 @@ pub(super) fn remove_if_past(hash: &mut Hash, field: &[u8], now_ms: i64) -> bool
     hash.is_past_end(field, now_ms) && hash.remove(field)
 }
 
-/// Removes those of `fields` that are past their end, and the key if none is left.
+/// Removes those of `fields` that are past their end, and the key if none is left: for a command that only reads.
 pub(super) fn remove_past(ctx: &mut Ctx<'_>, key: &[u8], fields: Args<'_>) {
     let now_ms = ctx.now_ms();
-    remove_where(ctx, key, |hash| fields.iter().filter(|field| remove_if_past(hash, field, now_ms)).count());
+    remove_where(ctx, key, |hash| {
+        fields.iter().filter(|field| remove_if_past(hash, field, now_ms)).collect()
+    });
+    ctx.no_effect();
 }
 
 /// As [`remove_past`], of a field that was met and found to be past its end or not.
 #[inline]
 pub(super) fn remove_met(ctx: &mut Ctx<'_>, key: &[u8], is_past: bool, field: &[u8]) {
     if is_past {
-        remove_where(ctx, key, |hash| usize::from(hash.remove(field)));
+        remove_one(ctx, key, field);
+        ctx.no_effect();
     }
 }
 
+fn remove_one(ctx: &mut Ctx<'_>, key: &[u8], field: &[u8]) {
+    remove_where(ctx, key, |hash| hash.remove(field).then_some(field).into_iter().collect());
+}
+
 #[cold]
-fn remove_where(ctx: &mut Ctx<'_>, key: &[u8], remove: impl FnOnce(&mut Hash) -> usize) {
+fn remove_where<'f>(ctx: &mut Ctx<'_>, key: &[u8], remove: impl FnOnce(&mut Hash) -> Vec<&'f [u8]>) {
     let changes = ctx.edit(key, |hash: &mut Hash| {
         let lapsed = remove(hash);
         Changes { lapsed, emptied: hash.is_empty(), ..Changes::default() }
@@ -92,7 +101,7 @@ pub(super) fn edit_field<R>(
         })?;
         match result {
             Some(result) => return Ok(result),
-            None => remove_met(ctx, key, true, field),
+            None => remove_one(ctx, key, field),
         }
     }
 }

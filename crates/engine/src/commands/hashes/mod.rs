@@ -245,9 +245,17 @@ pub fn hincrbyfloat(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
         return Err(NAN_OR_INFINITY_ARGUMENT);
     }
     let now_ms = ctx.now_ms();
-    let text =
-        lapse::edit_field(ctx, key, field, |hash| increase(hash, field, increment, &thresholds, now_ms))??;
+    let (text, has_end) = lapse::edit_field(ctx, key, field, |hash| {
+        let text = increase(hash, field, increment, &thresholds, now_ms)?;
+        CmdResult::Ok((text, hash.end_ms(field).flatten().is_some()))
+    })??;
     ctx.notify(Event::Hash, "hincrbyfloat", key);
+    // Another machine may add floats in another way.
+    if has_end {
+        ctx.effect(&[b"HSETEX", key, b"KEEPTTL", b"FIELDS", b"1", field, &text]);
+    } else {
+        ctx.effect(&[b"HSET", key, field, &text]);
+    }
     reply.bulk(&text);
     Ok(())
 }

@@ -65,12 +65,14 @@ fn answer_without_past(
 /// Removes fields that are past their end, but no more than a slice of expiry does.
 fn remove_past(ctx: &mut Ctx<'_>, key: &[u8]) {
     let now_ms = ctx.now_ms();
-    let changes = ctx.edit(key, |hash: &mut Hash| {
-        let lapsed = hash.remove_past(now_ms, EXPIRE_SLICE_KEYS).len();
-        Changes { lapsed, emptied: hash.is_empty(), ..Changes::default() }
+    let removed = ctx.edit(key, |hash: &mut Hash| {
+        let lapsed = hash.remove_past(now_ms, EXPIRE_SLICE_KEYS);
+        (lapsed, hash.is_empty())
     });
-    if let Ok(Some(changes)) = changes {
-        changes.tell(ctx, key);
+    if let Ok(Some((lapsed, emptied))) = removed {
+        let lapsed = lapsed.iter().map(|field| &**field).collect();
+        Changes { lapsed, emptied, ..Changes::default() }.tell(ctx, key);
+        ctx.no_effect();
     }
 }
 

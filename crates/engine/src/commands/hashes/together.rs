@@ -2,7 +2,9 @@
 
 use store::{Hash, Thresholds};
 
-use super::expiry::{NUMBER_NOT_POSITIVE, end_ms, named_fields, persist, set_or_remove};
+use super::expiry::{
+    NUMBER_NOT_POSITIVE, end_ms, named_fields, persist, set_or_remove, tell_ends, tell_persisted, tell_removed,
+};
 use super::lapse::{Changes, remove_if_past};
 use super::write_values;
 use crate::args::{Args, is, positive};
@@ -48,24 +50,24 @@ pub(crate) fn hgetdel(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) 
     let before = ctx.read::<Hash>(key)?.cloned();
     let fields = named_fields(args, 2, NUMBER_NOT_POSITIVE)?;
     take(ctx, key, before, fields, reply, |hash, field, changes| {
-        changes.removed += usize::from(hash.remove(field));
+        changes.removed.extend(hash.remove(field).then_some(field));
     })
 }
 
 /// Answers with the values of fields that `remove` removes: one that is named twice is found once.
-fn take(
+fn take<'f>(
     ctx: &mut Ctx<'_>,
     key: &[u8],
     before: Option<Hash>,
-    fields: Args<'_>,
+    fields: Args<'f>,
     reply: &mut Reply<'_>,
-    mut remove: impl FnMut(&mut Hash, &[u8], &mut Changes),
+    mut remove: impl FnMut(&mut Hash, &'f [u8], &mut Changes<'f>),
 ) -> CmdResult {
     let (mut is_found, now_ms) = (vec![false; fields.len()], ctx.now_ms());
     let changes = ctx.edit(key, |hash: &mut Hash| {
         let mut changes = Changes::default();
         for (field, is_found) in fields.iter().zip(&mut is_found) {
-            changes.lapsed += usize::from(remove_if_past(hash, field, now_ms));
+            changes.lapsed.extend(remove_if_past(hash, field, now_ms).then_some(field));
             *is_found = hash.contains(field, now_ms);
             remove(hash, field, &mut changes);
         }
@@ -75,6 +77,8 @@ fn take(
     write_values(reply, before.as_ref(), fields, now_ms, |index| is_found[index]);
     if let Some(changes) = changes {
         changes.tell(ctx, key);
+        ctx.no_effect();
+        tell_removed(ctx, key, &[changes.ended, changes.removed].concat());
     }
     Ok(())
 }
@@ -107,7 +111,7 @@ pub(crate) fn hgetex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -
             hash.expect_ends();
         }
         for field in fields.iter() {
-            changes.lapsed += usize::from(remove_if_past(hash, field, now_ms));
+            changes.lapsed.extend(remove_if_past(hash, field, now_ms).then_some(field));
             match ends {
                 Ends::At(end_ms) => {
                     set_or_remove(hash, field, end_ms, now_ms, &mut changes);
@@ -123,6 +127,11 @@ pub(crate) fn hgetex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -
     })?;
     if let Some(changes) = changes {
         changes.tell(ctx, key);
+        ctx.no_effect();
+        if let Ends::At(end_ms) = ends {
+            tell_ends(ctx, key, end_ms, None, &changes);
+        }
+        tell_persisted(ctx, key, &changes.persisted);
     }
     Ok(())
 }
@@ -203,14 +212,42 @@ pub(crate) fn hsetex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -
         ctx.edit_or_create(key, |hash: &mut Hash| set_pairs(hash, &options, now_ms, &thresholds))?;
     reply.int(changes.set.into());
     changes.tell(ctx, key);
+    ctx.no_effect();
+    if changes.set {
+        tell_set(ctx, key, &options, &changes);
+    }
     Ok(())
 }
 
-fn set_pairs(hash: &mut Hash, options: &SetOptions<'_>, now_ms: i64, thresholds: &Thresholds) -> Changes {
+/// The effect of HSETEX that has set fields: their values with an end that is a time, or that they are gone.
+fn tell_set(ctx: &mut Ctx<'_>, key: &[u8], options: &SetOptions<'_>, changes: &Changes<'_>) {
+    if !ctx.is_journaled() {
+        return;
+    }
+    let count = (options.pairs.len() / 2).to_string();
+    let end_ms = if let Ends::At(end_ms) = options.ends { end_ms } else { 0 }.to_string();
+    let mut words: Vec<&[u8]> = vec![b"HSETEX", key];
+    match options.ends {
+        Ends::At(_) if changes.timed.is_empty() => return tell_removed(ctx, key, &changes.ended),
+        Ends::At(_) => words.extend([b"PXAT", end_ms.as_bytes()]),
+        Ends::Keep => words.push(b"KEEPTTL"),
+        Ends::Unsaid | Ends::Persist => {}
+    }
+    words.extend([b"FIELDS", count.as_bytes()]);
+    ctx.effect_with(&words, options.pairs);
+}
+
+fn set_pairs<'f>(
+    hash: &mut Hash,
+    options: &SetOptions<'f>,
+    now_ms: i64,
+    thresholds: &Thresholds,
+) -> Changes<'f> {
     let mut changes = Changes::default();
     let pairs = options.pairs;
     let starts = || (0..pairs.len()).step_by(2);
-    changes.lapsed = starts().filter(|&at| remove_if_past(hash, &pairs[at], now_ms)).count();
+    changes.lapsed =
+        starts().map(|at| pairs.at(at)).filter(|field| remove_if_past(hash, field, now_ms)).collect();
     let mut exists = starts().map(|at| hash.contains(&pairs[at], now_ms));
     changes.set = match options.condition {
         Condition::Always => true,
@@ -219,7 +256,7 @@ fn set_pairs(hash: &mut Hash, options: &SetOptions<'_>, now_ms: i64, thresholds:
     };
     if changes.set {
         for at in starts() {
-            let (field, value) = (&pairs[at], &pairs[at + 1]);
+            let (field, value) = (pairs.at(at), &pairs[at + 1]);
             match options.ends {
                 Ends::Unsaid | Ends::Persist => hash.set(field, value, thresholds),
                 Ends::Keep => hash.set_value(field, value, thresholds),
@@ -230,6 +267,6 @@ fn set_pairs(hash: &mut Hash, options: &SetOptions<'_>, now_ms: i64, thresholds:
             };
         }
     }
-    changes.emptied = hash.is_empty() && (changes.set || changes.lapsed > 0);
+    changes.emptied = hash.is_empty() && (changes.set || !changes.lapsed.is_empty());
     changes
 }

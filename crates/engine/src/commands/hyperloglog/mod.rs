@@ -102,7 +102,9 @@ pub(crate) fn pfadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
     let mut add = |element| sketch.add(element).map(|added| changed |= added);
     if let Err(corrupted) = elements.into_iter().try_for_each(&mut add) {
         // As in Redis, what was added before the damage showed stays, and nobody is told of it.
-        ctx.put_raw_str(key, &sketch.into_bytes());
+        let bytes = sketch.into_bytes();
+        ctx.put_raw_str(key, &bytes);
+        ctx.effect(&[b"SET", key, &bytes, b"KEEPTTL"]);
         return Err(corrupted.into());
     }
     if changed {
@@ -206,6 +208,8 @@ pub(crate) fn pfdebug(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) 
         if !was_dense {
             sketch.make_dense()?;
             ctx.put_raw_str(key, &sketch.clone().into_bytes());
+            // Redis has no event for it.
+            ctx.stats().dirty.add(1);
         }
         if is(word, "TODENSE") {
             reply.int(i64::from(!was_dense));

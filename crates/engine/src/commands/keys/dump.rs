@@ -137,14 +137,14 @@ pub(crate) fn restore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) 
     let (thresholds, checksum) = (ctx.thresholds(), ctx.server().debug.payload_checksum());
     if payload.len() <= BIG_PAYLOAD_BYTES {
         let value = decode(payload, checksum, &thresholds)?;
-        return store(ctx, reply, key, value, options);
+        return store(ctx, reply, (key, payload), value, options);
     }
     let (key, payload) = (key.to_vec(), payload.to_vec());
     ctx.defer(move |lane| {
         let value = decode(&payload, checksum, &thresholds)?;
         lane.with_keys(&[&key], |ctx, reply| {
             options.may_write(ctx, &key)?;
-            store(ctx, reply, &key, value, options)
+            store(ctx, reply, (&key, &payload), value, options)
         })
     });
     Ok(())
@@ -158,7 +158,7 @@ fn decode(payload: &[u8], checksum: Checksum, thresholds: &Thresholds) -> CmdRes
 fn store(
     ctx: &mut Ctx<'_>,
     reply: &mut Reply<'_>,
-    key: &[u8],
+    (key, payload): (&[u8], &[u8]),
     value: OwnedValue,
     options: Options,
 ) -> CmdResult {
@@ -166,6 +166,7 @@ fn store(
     if expire_at_ms.is_some_and(|at_ms| at_ms <= ctx.now_ms()) {
         if ctx.delete(key) {
             ctx.notify(Event::Generic, "del", key);
+            ctx.effect(&[b"DEL", key]);
         }
     } else {
         ctx.put_in_place(ctx.db(), key, &OwnedEntry { value, expire_at_ms });
@@ -173,7 +174,30 @@ fn store(
             ctx.set_access_clock(key, clock);
         }
         ctx.notify(Event::Generic, "restore", key);
+        if ctx.is_journaled() {
+            tell(ctx, (key, payload), expire_at_ms, options);
+        }
     }
     reply.ok();
     Ok(())
+}
+
+/// The effect of RESTORE: itself, with its end as a time.
+fn tell(ctx: &mut Ctx<'_>, (key, payload): (&[u8], &[u8]), expire_at_ms: Option<i64>, options: Options) {
+    let at_ms = expire_at_ms.unwrap_or(0).to_string();
+    let (idle_s, frequency) = (options.idle_s.map(|s| s.to_string()), options.frequency.map(|f| f.to_string()));
+    let mut words: Vec<&[u8]> = vec![b"RESTORE", key, at_ms.as_bytes(), payload];
+    if options.replaces {
+        words.push(b"REPLACE");
+    }
+    if let Some(idle_s) = &idle_s {
+        words.extend([b"IDLETIME", idle_s.as_bytes()]);
+    }
+    if let Some(frequency) = &frequency {
+        words.extend([b"FREQ", frequency.as_bytes()]);
+    }
+    if expire_at_ms.is_some() {
+        words.push(b"ABSTTL");
+    }
+    ctx.effect(&words);
 }

@@ -1,5 +1,7 @@
 //! Times to live: EXPIRE and its kin, TTL and its kin, PERSIST.
 
+use base::num::{I64_TEXT_BYTES_MAX, format_i64};
+
 use super::facts;
 use crate::args::{Args, int, is};
 use crate::ctx::{Ctx, Event};
@@ -48,8 +50,9 @@ pub(crate) fn positive_expire_at_ms(
     at_ms.ok_or_else(|| Fault::invalid_expire(command))
 }
 
-/// Gives a key its end; one that has passed already deletes it. False if there is no such key.
-pub(crate) fn expire_or_delete(ctx: &mut Ctx<'_>, key: &[u8], at_ms: i64) -> bool {
+/// Gives a key its end; one that has passed already deletes it. False if there is no such key. The effect ends with
+/// `conditions`.
+pub(crate) fn expire_or_delete(ctx: &mut Ctx<'_>, key: &[u8], at_ms: i64, conditions: Args<'_>) -> bool {
     let (done, event) = if at_ms <= ctx.now_ms() {
         (ctx.delete(key), "del")
     } else {
@@ -57,6 +60,14 @@ pub(crate) fn expire_or_delete(ctx: &mut Ctx<'_>, key: &[u8], at_ms: i64) -> boo
     };
     if done {
         ctx.notify(Event::Generic, event, key);
+        if event == "del" {
+            let is_lazy = ctx.server().config.hot().lazyfree_lazy_expire();
+            ctx.effect_removal(is_lazy, key);
+        } else {
+            let mut digits = [0; I64_TEXT_BYTES_MAX];
+            let at_ms = format_i64(at_ms, &mut digits);
+            ctx.effect_with(&[b"PEXPIREAT", key, at_ms], conditions);
+        }
     }
     done
 }
@@ -115,7 +126,7 @@ fn set_expiry(
     let at_ms = expire_at_ms(int(&args[2])?, unit, origin, ctx.now_ms());
     let at_ms = at_ms.ok_or_else(|| Fault::invalid_expire(command))?;
     let allowed = ctx.expire_at_ms(key).is_some_and(|current_at_ms| conditions.allow(current_at_ms, at_ms));
-    let done = allowed && expire_or_delete(ctx, key, at_ms);
+    let done = allowed && expire_or_delete(ctx, key, at_ms, args.from(3));
     reply.int(i64::from(done));
     Ok(())
 }

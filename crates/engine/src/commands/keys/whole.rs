@@ -190,6 +190,8 @@ fn flush(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, db: Option<us
         tracking::invalidate_all(ctx.server(), Some(ctx.worker()));
     }
     ctx.stats().dirty.add(removed as u64);
+    // Told even if there was nothing, as Redis does.
+    ctx.effect_with(&[], args);
     reply.ok();
     Ok(())
 }
@@ -208,6 +210,7 @@ pub(crate) fn swapdb(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -
             ctx.touch_watched(&[first, second], &[first, second]);
             ctx.locked_all().swap(first, second);
             ctx.notify_databases(&[first, second]);
+            ctx.stats().dirty.add(1);
         }
         _ => return Err(Fault::DB_OUT_OF_RANGE),
     }

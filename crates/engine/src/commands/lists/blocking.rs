@@ -42,6 +42,7 @@ fn pop_or_wait(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, end: En
     let keys: Vec<&[u8]> = args.from(1).iter().take(last - 1).collect();
     for key in &keys {
         if let Some(element) = pop_one(ctx, key, end)? {
+            ctx.effect(&[end.pop_word(), key]);
             reply.array(2);
             reply.bulk(key);
             reply.bulk(&element);
@@ -66,6 +67,11 @@ pub fn brpoplpush(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> C
 fn move_or_wait(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, from: End, to: End) -> CmdResult {
     let timeout_us = args::timeout_s(&args[args.len() - 1])?;
     if move_one(ctx, &args[1], &args[2], from, to, reply)? {
+        match args.len() {
+            // BLMOVE names the ends, BRPOPLPUSH does not.
+            6 => ctx.effect_with(&[b"LMOVE"], args.from(1).first(4)),
+            _ => ctx.effect(&[b"RPOPLPUSH", &args[1], &args[2]]),
+        }
         return Ok(());
     }
     if ctx.may_block() {

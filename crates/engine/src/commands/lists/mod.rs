@@ -47,6 +47,11 @@ impl End {
         if self == End::Left { "lpush" } else { "rpush" }
     }
 
+    /// The command that pops there.
+    fn pop_word(self) -> &'static [u8] {
+        if self == End::Left { b"LPOP" } else { b"RPOP" }
+    }
+
     fn pop_event(self) -> &'static str {
         if self == End::Left { "lpop" } else { "rpop" }
     }
@@ -131,7 +136,7 @@ fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, end: End) -> Cm
         },
         3 => {
             let count = args::natural(&args[2], Fault::NOT_POSITIVE)?;
-            if !pop_many(ctx, key, end, count, reply)? {
+            if pop_many(ctx, key, end, count, reply)?.is_none() {
                 reply.null_array();
             }
         }
@@ -154,8 +159,15 @@ fn pop_one(ctx: &mut Ctx<'_>, key: &[u8], end: End) -> CmdResult<Option<Vec<u8>>
     Ok(element)
 }
 
-/// Pops up to `count` elements and replies with them; false, with no reply, if there is no list.
-fn pop_many(ctx: &mut Ctx<'_>, key: &[u8], end: End, count: usize, reply: &mut Reply<'_>) -> CmdResult<bool> {
+/// Pops up to `count` elements, replies with them and returns how many they are; `None`, with no reply, if there is no
+/// list.
+fn pop_many(
+    ctx: &mut Ctx<'_>,
+    key: &[u8],
+    end: End,
+    count: usize,
+    reply: &mut Reply<'_>,
+) -> CmdResult<Option<usize>> {
     let outcome = ctx.edit(key, |list: &mut List| {
         let len = list.len();
         let count = count.min(len);
@@ -169,14 +181,14 @@ fn pop_many(ctx: &mut Ctx<'_>, key: &[u8], end: End, count: usize, reply: &mut R
         } else {
             stream_elements(reply, list, end, count);
         }
-        (count > 0).then(|| Cut::new(list, kept))
+        ((count > 0).then(|| Cut::new(list, kept)), count)
     })?;
-    let Some(cut) = outcome else { return Ok(false) };
+    let Some((cut, popped)) = outcome else { return Ok(None) };
     if let Some(cut) = cut {
         let emptied = cut.finish(ctx, key);
         ctx.notify_removed(Event::List, end.pop_event(), key, emptied);
     }
-    Ok(true)
+    Ok(Some(popped))
 }
 
 /// The removal of all but a range.
@@ -296,11 +308,16 @@ pub fn ltrim(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdRes
     let (key, start, stop) = (&args[1], args::int(&args[2])?, args::int(&args[3])?);
     let cut = ctx.edit(key, |list: &mut List| {
         let kept = args::index_range(start, stop, list.len());
-        Cut::new(list, kept)
+        let takes_all_in = kept.len() == list.len();
+        (Cut::new(list, kept), takes_all_in)
     })?;
-    if let Some(cut) = cut {
+    if let Some((cut, takes_all_in)) = cut {
         let emptied = cut.finish(ctx, key);
         ctx.notify_removed(Event::List, "ltrim", key, emptied);
+        if takes_all_in {
+            // There is an event all the same.
+            ctx.no_effect();
+        }
     }
     reply.ok();
     Ok(())

@@ -81,7 +81,8 @@ impl Mpop<'_> {
                 Some(Kind::List) => {
                     reply.array(2);
                     reply.bulk(key);
-                    pop_many(ctx, key, self.end, self.count, reply)?;
+                    let popped = pop_many(ctx, key, self.end, self.count, reply)?.unwrap_or(0);
+                    ctx.effect(&[self.end.pop_word(), key, popped.to_string().as_bytes()]);
                     return Ok(true);
                 }
                 Some(_) => return Err(Fault::WRONG_TYPE),

@@ -17,6 +17,8 @@ use crate::reply::Reply;
 const POPPED_IN_PLACE_MAX: usize = BIG_INPUT_ELEMENTS / POP_WORK;
 /// Taking a random member out costs as much as visiting so many.
 const POP_WORK: usize = 10;
+/// So many members are told in one SREM.
+const MEMBERS_TOLD_MAX: usize = 1024;
 
 /// SRANDMEMBER key [count]
 pub fn srandmember(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
@@ -95,6 +97,7 @@ fn pop_one(ctx: &mut Ctx<'_>, key: &[u8], reply: &mut Reply<'_>) -> CmdResult {
     match popped {
         Some((member, emptied)) => {
             ctx.notify_removed(Event::Set, "spop", key, emptied);
+            ctx.effect(&[b"SREM", key, &member]);
             reply.bulk(&member);
         }
         None => reply.null(),
@@ -124,6 +127,7 @@ fn pop_many(ctx: &mut Ctx<'_>, key: &[u8], count: usize, reply: &mut Reply<'_>) 
         Some(Some(members)) => {
             if !members.is_empty() {
                 ctx.notify_removed(Event::Set, "spop", key, false);
+                tell_members(ctx, key, &members);
             }
             reply_members(reply, members);
             Ok(())
@@ -160,16 +164,28 @@ fn finish_pop(ctx: &mut Ctx<'_>, reply: &mut Reply<'_>, key: &[u8], popped: Popp
             reply_set(reply, &set);
             if ctx.delete(key) {
                 ctx.notify_removed(Event::Set, "spop", key, true);
+                ctx.effect(&[b"DEL", key]);
             }
         }
         Popped::Some { members, rest } => {
             // Not put: the key keeps its time to live.
             ctx.edit(key, |set: &mut Set| *set = rest)?;
             ctx.notify_removed(Event::Set, "spop", key, false);
+            tell_members(ctx, key, &members);
             reply_members(reply, members);
         }
     }
     Ok(())
+}
+
+/// The effect of SPOP: the removal of what it took, in commands of a length that others can read.
+fn tell_members(ctx: &mut Ctx<'_>, key: &[u8], members: &[Vec<u8>]) {
+    if ctx.is_journaled() {
+        for members in members.chunks(MEMBERS_TOLD_MAX) {
+            let members: Vec<&[u8]> = members.iter().map(Vec::as_slice).collect();
+            ctx.effect_with(&[b"SREM", key], Args::from_slices(&members));
+        }
+    }
 }
 
 fn reply_members(reply: &mut Reply<'_>, members: Vec<Vec<u8>>) {

@@ -3,8 +3,8 @@
 use store::stream::Trim;
 use store::{Stream, StreamId};
 
-use super::ids::{self, NewId};
-use super::{Trimming, show_id, trim};
+use super::ids::{self, NewId, Shown};
+use super::{Trimming, peek, show_id, trim};
 use crate::args::{self, Args};
 use crate::ctx::{Ctx, Event};
 use crate::fault::{CmdResult, Fault};
@@ -145,8 +145,56 @@ pub fn xadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResu
     if let Some(trimming) = options.trimming {
         trim(ctx, key, trimming)?;
     }
+    if ctx.is_journaled() {
+        tell_added(ctx, args, &options, new_id, id)?;
+    }
     show_id(&mut reply.encoder(), id);
     Ok(())
+}
+
+/// The effect of XADD: with the id that the entry got, and the bound that it was trimmed to.
+fn tell_added(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    options: &Options,
+    new_id: NewId,
+    id: StreamId,
+) -> CmdResult {
+    let is_approximate = options.trimming.is_some_and(|trimming| trimming.nodes_limit.is_some());
+    if matches!(new_id, NewId::Exact(_)) && !is_approximate {
+        return Ok(());
+    }
+    let (key, shown) = (&args[1], Shown::new(id));
+    let bound = bound(ctx, key, options.trimming)?;
+    let mut words: Vec<&[u8]> = vec![&args[0], key];
+    if options.only_existing {
+        words.push(b"NOMKSTREAM");
+    }
+    if let Some((strategy, threshold)) = &bound {
+        words.extend([strategy, &b"="[..], threshold]);
+    }
+    words.push(shown.as_bytes());
+    ctx.effect_with(&words, args.from(options.rest_at + 1));
+    Ok(())
+}
+
+/// The exact bound that trimming a stream has come to: which nodes are whole is nobody else's business.
+fn bound(
+    ctx: &mut Ctx<'_>,
+    key: &[u8],
+    trimming: Option<Trimming>,
+) -> CmdResult<Option<(&'static [u8], Vec<u8>)>> {
+    let Some(trimming) = trimming else { return Ok(None) };
+    let left = peek(ctx, key)?.map(|stream| (stream.len(), stream.first_entry_id()));
+    let (len, first_id) = left.unwrap_or_default();
+    let is_exact = trimming.nodes_limit.is_none();
+    let show = |id: StreamId| Shown::new(id).as_bytes().to_vec();
+    Ok(Some(match trimming.trim {
+        Trim::MaxLen(max) => {
+            (b"MAXLEN", if is_exact { max } else { len }.to_string().into_bytes())
+        }
+        Trim::MinId(min) => (b"MINID", show(if is_exact { min } else { first_id.unwrap_or_default() })),
+    }))
 }
 
 fn choose_id(last: StreamId, new_id: NewId, now_ms: i64) -> CmdResult<StreamId> {
@@ -171,6 +219,12 @@ fn choose_id(last: StreamId, new_id: NewId, now_ms: i64) -> CmdResult<StreamId> 
 pub fn xtrim(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     let Some(trimming) = Options::parse(ctx, args, false)?.trimming else { return Err(NO_STRATEGY) };
     let trimmed = trim(ctx, &args[1], trimming)?;
+    if trimmed > 0
+        && trimming.nodes_limit.is_some()
+        && let Some((strategy, threshold)) = bound(ctx, &args[1], Some(trimming))?
+    {
+        ctx.effect(&[b"XTRIM", &args[1], strategy, b"=", &threshold]);
+    }
     reply.int(trimmed as i64);
     Ok(())
 }

@@ -4,6 +4,7 @@ use resp::Encoder;
 use store::stream::{Group, Name, Pending};
 use store::{Stream, StreamId};
 
+use super::told::Told;
 use super::{change, ids, no_group, peek, show_entry, show_id};
 use crate::args::{self, Args};
 use crate::ctx::{Ctx, Event};
@@ -57,7 +58,9 @@ struct Claimed {
     /// Claimed, in the order of the reply.
     ids: Vec<StreamId>,
     /// Pending until now, but not in the stream any more.
-    deleted: Vec<StreamId>,
+    deleted: Vec<(StreamId, Pending)>,
+    /// The group has read further.
+    has_moved: bool,
     /// Where to go on.
     next: StreamId,
 }
@@ -73,8 +76,13 @@ impl Claimant {
         stream.edit_group(&self.group, |group| {
             let has_new_consumer = group.create_consumer(&self.consumer, self.now_ms, None);
             group.touch_consumer(&self.consumer, self.now_ms, false);
-            let mut claimed =
-                Claimed { has_new_consumer, ids: Vec::new(), deleted: Vec::new(), next: StreamId::MIN };
+            let mut claimed = Claimed {
+                has_new_consumer,
+                ids: Vec::new(),
+                deleted: Vec::new(),
+                has_moved: false,
+                next: StreamId::MIN,
+            };
             claim(&there, group, &mut claimed);
             if !claimed.ids.is_empty() {
                 group.touch_consumer(&self.consumer, self.now_ms, true);
@@ -183,6 +191,7 @@ pub fn xclaim(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdRe
     let claim = move |stream: &mut Stream| {
         claimant.enter(stream, |stream, group, claimed| {
             if options.last_id > group.last_id() {
+                claimed.has_moved = true;
                 group.set_position(options.last_id, group.entries_read());
             }
             for id in &wanted {
@@ -190,10 +199,10 @@ pub fn xclaim(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdRe
             }
         })
     };
-    let (work, name) = (args.len() - 5, Name::from(group));
+    let (work, name, consumer) = (args.len() - 5, Name::from(group), Name::from(args.at(3)));
     change(ctx, reply, key, work, claim, move |ctx, reply, key, claimed| {
         let claimed = claimed.flatten().ok_or_else(|| no_group(key, &name, ""))?;
-        note(ctx, key, &claimed);
+        note(ctx, Told { key, group: &name }, &consumer, &claimed)?;
         show_claimed(ctx, reply, key, claimed.ids, just_id)
     })
 }
@@ -208,9 +217,9 @@ fn claim_one(
 ) {
     let known = group.pending(id);
     if stream.get(id).is_none() {
-        if known.is_some() {
+        if let Some(known) = known.cloned() {
             group.acknowledge(id);
-            claimed.deleted.push(id);
+            claimed.deleted.push((id, known));
         }
         return;
     }
@@ -264,13 +273,13 @@ pub fn xautoclaim(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> C
         })
     };
     let work = pending.min(count.saturating_mul(LOOKS_PER_CLAIM));
-    let name = Name::from(group);
+    let (name, consumer) = (Name::from(group), Name::from(args.at(3)));
     change(ctx, reply, key, work, claim, move |ctx, reply, key, claimed| {
         let mut claimed = claimed.flatten().ok_or_else(|| no_group(key, &name, ""))?;
-        note(ctx, key, &claimed);
+        note(ctx, Told { key, group: &name }, &consumer, &claimed)?;
         reply.array(3);
         show_id(&mut reply.encoder(), claimed.next);
-        let deleted = std::mem::take(&mut claimed.deleted);
+        let deleted = std::mem::take(&mut claimed.deleted).into_iter().map(|(id, _)| id).collect();
         show_claimed(ctx, reply, key, claimed.ids, just_id)?;
         show_ids(reply, deleted);
         Ok(())
@@ -295,8 +304,9 @@ fn claim_idle(
         looks -= 1;
         let (is_idle, deliveries) = (claimant.is_idle_enough(known), known.deliveries);
         if stream.get(id).is_none() {
+            let known = known.clone();
             group.acknowledge(id);
-            claimed.deleted.push(id);
+            claimed.deleted.push((id, known));
             continue;
         }
         rank += 1;
@@ -309,12 +319,30 @@ fn claim_idle(
 }
 
 /// Tells of what a claim changed.
-fn note(ctx: &mut Ctx<'_>, key: &[u8], claimed: &Claimed) {
+fn note(ctx: &mut Ctx<'_>, told: Told<'_>, consumer: &[u8], claimed: &Claimed) -> CmdResult {
     if claimed.has_new_consumer {
-        ctx.notify_event(Event::Stream, "xgroup-createconsumer", key);
+        ctx.notify_event(Event::Stream, "xgroup-createconsumer", told.key);
     }
     // Redis has no event for the rest.
     ctx.stats().dirty.add((claimed.ids.len() + claimed.deleted.len()) as u64);
+    ctx.no_effect();
+    if !ctx.is_journaled() {
+        return Ok(());
+    }
+    if claimed.has_new_consumer && claimed.ids.is_empty() {
+        told.consumer(ctx, consumer);
+    }
+    let Some(stream) = peek(ctx, told.key)?.cloned() else { return Ok(()) };
+    told.all_pending(ctx, &stream, claimed.ids.iter().copied());
+    told.none_pending(ctx, &stream, &claimed.deleted);
+    if claimed.has_moved
+        && claimed.ids.is_empty()
+        && claimed.deleted.is_empty()
+        && let Some(group) = stream.group(told.group)
+    {
+        told.position(ctx, group);
+    }
+    Ok(())
 }
 
 /// The claimed entries, or their ids alone.

@@ -10,6 +10,7 @@ mod ids;
 mod info;
 mod pending;
 mod read;
+mod told;
 
 use base::limits::BIG_INPUT_ELEMENTS;
 use resp::Encoder;

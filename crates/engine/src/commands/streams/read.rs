@@ -6,7 +6,8 @@ use store::stream::{Name, Pending};
 use store::{Kind, Stream, StreamId};
 
 use super::ids::{self, Shown};
-use super::{no_group, show_entry, show_id, stream_entries};
+use super::told::Told;
+use super::{no_group, peek, show_entry, show_id, stream_entries};
 use crate::args::{self, Args};
 use crate::blocking::{Block, TimeoutReply};
 use crate::commands::algebra;
@@ -426,9 +427,13 @@ fn report(
     reader: &Reader,
     served: &[Served],
 ) -> CmdResult<bool> {
+    ctx.no_effect();
     for (key, served) in keys.iter().zip(served) {
         if served.has_new_consumer {
             ctx.notify_event(Event::Stream, "xgroup-createconsumer", key);
+        }
+        if ctx.is_journaled() {
+            tell(ctx, key, reader, *served)?;
         }
     }
     let got: Vec<(&[u8], Got)> =
@@ -447,6 +452,29 @@ fn report(
         }
     }
     Ok(true)
+}
+
+/// The effect of serving a reader from one stream.
+fn tell(ctx: &mut Ctx<'_>, key: &[u8], reader: &Reader, served: Served) -> CmdResult {
+    let told = Told { key, group: &reader.group };
+    let delivered = match served.what {
+        Some(Got::Entries { first, count }) => Some((first, count)),
+        Some(Got::Pending { .. }) | None => None,
+    };
+    if served.has_new_consumer && (delivered.is_none() || reader.no_ack) {
+        told.consumer(ctx, &reader.consumer);
+    }
+    let Some((first, count)) = delivered else { return Ok(()) };
+    let Some(stream) = peek(ctx, key)?.cloned() else { return Ok(()) };
+    if !reader.no_ack {
+        let mut entries = stream.range(first, false);
+        let ids = std::iter::from_fn(|| entries.next().map(|entry| entry.id)).take(count);
+        told.all_pending(ctx, &stream, ids);
+    }
+    if let Some(group) = stream.group(&reader.group) {
+        told.position(ctx, group);
+    }
+    Ok(())
 }
 
 /// Entries that are pending for a consumer; those that the stream no longer has, without fields.

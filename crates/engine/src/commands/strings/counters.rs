@@ -57,6 +57,8 @@ pub(crate) fn incrbyfloat(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'
     })?;
     ctx.put_float_str(key, &sum);
     ctx.notify(Event::String, "incrbyfloat", key);
+    // Another machine may add floats in another way.
+    ctx.effect(&[b"SET", key, &sum, b"KEEPTTL"]);
     reply.bulk(&sum);
     Ok(())
 }

@@ -5,6 +5,7 @@ mod lcs;
 pub(crate) mod parts;
 pub(crate) mod subsequence;
 
+use base::num::{I64_TEXT_BYTES_MAX, format_i64};
 use store::Expiry;
 
 use super::keys::expiry::{Origin, Unit, expire_or_delete, positive_expire_at_ms};
@@ -40,11 +41,28 @@ pub(crate) fn set(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> C
         if !allowed {
             return Ok(());
         }
+        write(ctx, key, value, expiry);
+        tell_set(ctx, args, options.get, expiry);
     } else {
         reply.ok();
+        write(ctx, key, value, expiry);
     }
-    write(ctx, key, value, expiry);
     Ok(())
+}
+
+/// The effect of a SET with options: its end is a time, and it answers nothing.
+fn tell_set(ctx: &mut Ctx<'_>, args: Args<'_>, answers: bool, expiry: Expiry) {
+    let (key, value) = (&args[1], &args[2]);
+    if let Expiry::At(at_ms) = expiry {
+        tell_value_until(ctx, key, value, at_ms);
+    } else if answers && ctx.is_journaled() {
+        let words: Vec<&[u8]> = args.from(3).iter().filter(|word| !is(word, "GET")).collect();
+        ctx.effect_with(&[&args[0], key, value], Args::from_slices(&words));
+    }
+}
+
+fn tell_value_until(ctx: &mut Ctx<'_>, key: &[u8], value: &[u8], at_ms: i64) {
+    ctx.effect(&[b"SET", key, value, b"PXAT", format_i64(at_ms, &mut [0; I64_TEXT_BYTES_MAX])]);
 }
 
 pub(crate) fn setnx(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
@@ -73,6 +91,7 @@ fn set_expiring(
 ) -> CmdResult {
     let at_ms = positive_expire_at_ms(&args[2], unit, Origin::Now, ctx.now_ms(), command)?;
     write(ctx, &args[1], &args[3], Expiry::At(at_ms));
+    tell_value_until(ctx, &args[1], &args[3], at_ms);
     reply.ok();
     Ok(())
 }
@@ -80,6 +99,7 @@ fn set_expiring(
 pub(crate) fn getset(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     get(ctx, args, reply)?;
     write(ctx, &args[1], &args[2], Expiry::Clear);
+    ctx.effect(&[b"SET", &args[1], &args[2]]);
     Ok(())
 }
 
@@ -87,6 +107,8 @@ pub(crate) fn getdel(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -
     get(ctx, args, reply)?;
     if ctx.delete(&args[1]) {
         ctx.notify(Event::Generic, "del", &args[1]);
+        let is_lazy = ctx.server().config.hot().lazyfree_lazy_user_del();
+        ctx.effect_removal(is_lazy, &args[1]);
     }
     Ok(())
 }
@@ -104,10 +126,11 @@ pub(crate) fn getex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
     if let Some(expire) = options.expire {
         let now_ms = ctx.now_ms();
         let at_ms = expire.at_ms(now_ms, "getex")?;
-        expire_or_delete(ctx, key, at_ms);
+        expire_or_delete(ctx, key, at_ms, Args::from_slices(&[]));
     } else if options.persist && ctx.expire_at_ms(key).flatten().is_some() {
         ctx.set_expire_at_ms(key, None);
         ctx.notify(Event::Generic, "persist", key);
+        ctx.effect(&[b"PERSIST", key]);
     }
     Ok(())
 }

@@ -61,6 +61,16 @@ impl Pop {
         }
     }
 
+    /// The effect of a command that has taken so many members from one of several keys, or had to wait for them.
+    fn tell(self, ctx: &mut Ctx<'_>, key: &[u8], taken: usize) {
+        let word: &[u8] = if self.max { b"ZPOPMAX" } else { b"ZPOPMIN" };
+        match self.form {
+            Form::Flat | Form::Pairs => {}
+            Form::KeyAndOne => ctx.effect(&[word, key]),
+            Form::KeyAndPairs => ctx.effect(&[word, key, taken.to_string().as_bytes()]),
+        }
+    }
+
     fn reply_none(self, reply: &mut Reply<'_>) {
         match self.form {
             Form::Flat | Form::Pairs => reply.empty_array(),
@@ -124,6 +134,7 @@ impl Pop {
             }
             ctx.delete(key);
             ctx.notify_removed(Event::ZSet, self.event(), key, true);
+            self.tell(ctx, key, len);
         } else if self.count <= BIG_INPUT_ELEMENTS {
             self.head(reply, key, self.count);
             let (mut out, show) = (reply.encoder(), self.show());
@@ -135,6 +146,7 @@ impl Pop {
                 }
             })?;
             ctx.notify_removed(Event::ZSet, self.event(), key, false);
+            self.tell(ctx, key, self.count);
         } else {
             self.run_aside(ctx, keys, reply)?;
         }
@@ -177,6 +189,7 @@ impl Pop {
                     }
                 }
                 ctx.notify_removed(Event::ZSet, self.event(), key, emptied);
+                self.tell(ctx, key, self.count.min(before.len()));
                 self.reply_taken(reply, key, &before);
                 Ok(())
             },
