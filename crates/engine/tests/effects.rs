@@ -413,7 +413,10 @@ fn fields_that_were_found_past_their_end_are_removed_first() {
         ("HPERSIST h FIELDS 2 a c", ""),
         ("HSETEX h FXX FIELDS 1 a 9", "HDEL h a"),
         ("HSETEX h FNX FIELDS 1 a 9", "MULTI|HDEL h a|HSETEX h FIELDS 1 a 9|EXEC"),
-        ("HPEXPIREAT h 9999999999000 FIELDS 2 a c", "MULTI|HDEL h a|HPEXPIREAT h 9999999999000 FIELDS 1 c|EXEC"),
+        (
+            "HPEXPIREAT h 9999999999000 FIELDS 2 a c",
+            "MULTI|HDEL h a|HPEXPIREAT h 9999999999000 FIELDS 1 c|EXEC",
+        ),
         ("EVAL \"redis.call('HGET', KEYS[1], 'a') redis.call('HLEN', KEYS[1])\" 1 h", "HDEL h a"),
     ] {
         check(&format!("{refill}\n {command} => {effects}"));
@@ -463,7 +466,9 @@ fn streams() {
 #[test]
 fn groups_that_read() {
     let claim = |consumer: &str, id: &str, count: u32, last: &str| {
-        format!("XCLAIM x g {consumer} 0 {id} TIME 1704067200000 RETRYCOUNT {count} FORCE JUSTID LASTID {last}")
+        format!(
+            "XCLAIM x g {consumer} 0 {id} TIME 1704067200000 RETRYCOUNT {count} FORCE JUSTID LASTID {last}"
+        )
     };
     let claims = |list: &[String]| format!("MULTI|{}|EXEC", list.join("|"));
     let mut harness = Harness::new();
@@ -544,14 +549,18 @@ fn clients_that_wait_are_served_after_what_served_them() {
 
 #[test]
 fn scripts_functions_and_messages() {
-    let lib = "#!lua name=lib\\nredis.register_function('f',function(k,a) return redis.call('SET',k[1],a[1]) end)";
+    let lib =
+        "#!lua name=lib\\nredis.register_function('f',function(k,a) return redis.call('SET',k[1],a[1]) end)";
     let shown = lib.replace("\\n", "\n");
     let mut harness = Harness::new();
     harness.effects("SET first 1");
     for (command, expected) in [
         ("EVAL \"redis.call('SET','a',1) redis.call('NOSUCH')\" 0".to_owned(), "SET a 1".to_owned()),
         ("EVAL \"redis.call('SELECT',3) redis.call('SET','a',1)\" 0".into(), "SELECT 3|SET a 1".into()),
-        ("EVAL \"redis.call('SADD','s',1) redis.call('SPOP','s')\" 0".into(), "SELECT 0|MULTI|SADD s 1|SREM s 1|EXEC".into()),
+        (
+            "EVAL \"redis.call('SADD','s',1) redis.call('SPOP','s')\" 0".into(),
+            "SELECT 0|MULTI|SADD s 1|SREM s 1|EXEC".into(),
+        ),
         ("EVAL \"return redis.call('SPOP','s')\" 0".into(), String::new()),
         (format!("FUNCTION LOAD \"{lib}\""), format!("FUNCTION LOAD {shown}")),
         (format!("FUNCTION LOAD \"{lib}\""), String::new()),

@@ -8,6 +8,7 @@ mod differential;
 mod directives;
 mod dump;
 mod duo;
+mod effects;
 mod events;
 mod fuzz;
 mod fuzz_lua;
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
         Mode::FuzzLua => fuzz_lua::run(&options),
         Mode::Concurrency => concurrency::run(&options),
         Mode::Crash => crash::run(&options),
+        Mode::Effects => effects::run(&options),
     };
     match ran {
         Ok(tally) => {

@@ -14,12 +14,14 @@ proof interchange [OPTIONS]    RDB files from Halcyon to real servers and back, 
 proof fuzz-lua [OPTIONS]       Lua sources, whole and broken, at Halcyon's scripts
 proof concurrency [OPTIONS]    many connections on four workers, checked for a serial order
 proof crash [OPTIONS]          Halcyon under load, killed and started again: what it acknowledged must be there
+proof effects [OPTIONS]        what commands leave in the replication stream, here and there, and what it brings about
 
   --halcyon BIN     Halcyon (default: $HALCYON_BIN, target/release/halcyon or target/ci/halcyon)
   --oracle BIN      the server that is right (default: redis-server; made for 7.0.15)
   --halcyon-arg ARG one more argument for Halcyon's side (repeat it; to see the suite fail)
   --seed N          where random sequences start (default 1)
-  --commands N      random commands in all (default 200000; fuzz-commands: 100000)
+  --commands N      random commands in all (default 200000; fuzz-commands: 100000;
+                    effects: 20000)
   --cases N         damaged payloads, files or Lua sources in all (default 100000)
   --seconds N       time that `concurrency` and `interchange` take (default 12), and `crash` at the most (default 3600)
   --kills N         how often `crash` kills the server, in all modes together (default 12)
@@ -42,6 +44,7 @@ pub enum Mode {
     Interchange,
     Concurrency,
     Crash,
+    Effects,
 }
 
 /// Parsed options; see `USAGE`.
@@ -74,6 +77,7 @@ impl Options {
             Some("fuzz-lua") => Mode::FuzzLua,
             Some("concurrency") => Mode::Concurrency,
             Some("crash") => Mode::Crash,
+            Some("effects") => Mode::Effects,
             _ => return Err(USAGE.to_owned()),
         };
         let mut options = Options {
@@ -84,7 +88,11 @@ impl Options {
                 halcyon_args: Vec::new(),
             },
             seed: 1,
-            commands: if mode == Mode::Differential { 200_000 } else { 100_000 },
+            commands: match mode {
+                Mode::Differential => 200_000,
+                Mode::Effects => 20_000,
+                _ => 100_000,
+            },
             seconds: if mode == Mode::Crash { 3_600 } else { 12 },
             kills: 12,
             cut_bytes: 0,

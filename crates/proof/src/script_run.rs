@@ -18,13 +18,44 @@ use resp::Value;
 use crate::value::Reply;
 use crate::words;
 
+/// Who looks at both sides after each step.
+pub trait Observer {
+    /// Forgets what has happened since the last step: only one side was asked, or nothing is to be compared.
+    fn skip(&mut self) -> io::Result<()>;
+    /// Compares what a step has set off.
+    fn compare_step(&mut self, step: &Step, about: &str) -> io::Result<Option<Disagreement>>;
+}
+
+impl Observer for Events {
+    fn skip(&mut self) -> io::Result<()> {
+        Events::skip(self)
+    }
+
+    fn compare_step(&mut self, _: &Step, about: &str) -> io::Result<Option<Disagreement>> {
+        self.compare(about)
+    }
+}
+
 /// Runs one script in one protocol, with commands sent in `wrap`; the tally learns of every command.
 pub fn run(pair: &Pair, script: &Script, protocol: u8, wrap: Wrap, tally: &mut Tally) -> io::Result<()> {
+    let compares_events = pair.setup.name == DEFAULT.name && !script.own_events;
+    let mut events = compares_events.then(|| Events::open(pair)).transpose()?;
+    let observer = events.as_mut().map(|events| events as &mut dyn Observer);
+    run_observed(pair, script, (protocol, wrap), tally, observer)?;
+    events.map_or(Ok(()), Events::close)
+}
+
+/// As [`run`], with any observer.
+pub fn run_observed<'a>(
+    pair: &'a Pair,
+    script: &Script,
+    (protocol, wrap): (u8, Wrap),
+    tally: &'a mut Tally,
+    observer: Option<&'a mut dyn Observer>,
+) -> io::Result<()> {
     let duo = fresh(pair, protocol, wrap)?;
     let (section_protocol, others, at) = (protocol, BTreeMap::new(), 0);
-    let compares_events = pair.setup.name == DEFAULT.name && !script.own_events;
-    let events = compares_events.then(|| Events::open(pair)).transpose()?;
-    let mut runner = Runner { pair, protocol, section_protocol, wrap, duo, others, at, events, tally };
+    let mut runner = Runner { pair, protocol, section_protocol, wrap, duo, others, at, observer, tally };
     let mut steps = script.steps.iter().peekable();
     while let Some(step) = steps.next() {
         if let Err(error) = runner.step(step) {
@@ -45,11 +76,11 @@ pub fn run(pair: &Pair, script: &Script, protocol: u8, wrap: Wrap, tally: &mut T
         if let Some(found) = runner.tally.pending.take() {
             runner.report(script, step, found);
         }
-        if let Some(found) = runner.compare_events(step)? {
+        if let Some(found) = runner.observe(step)? {
             runner.report(script, step, found);
         }
     }
-    runner.events.map_or(Ok(()), Events::close)
+    Ok(())
 }
 
 /// Long enough for a server on this machine to have done what it was sent.
@@ -66,8 +97,8 @@ struct Runner<'a> {
     duo: Duo,
     others: BTreeMap<u64, Duo>,
     at: u64,
-    /// The keyspace events, unless the script has its own way with them.
-    events: Option<Events>,
+    /// Whoever looks, unless the script has its own way with keyspace events.
+    observer: Option<&'a mut dyn Observer>,
     tally: &'a mut Tally,
 }
 
@@ -182,8 +213,8 @@ impl Runner<'_> {
     }
 
     /// What a step has set off. What only one side was asked is let pass.
-    fn compare_events(&mut self, step: &Step) -> io::Result<Option<Disagreement>> {
-        let Some(events) = &mut self.events else { return Ok(None) };
+    fn observe(&mut self, step: &Step) -> io::Result<Option<Disagreement>> {
+        let Some(observer) = &mut self.observer else { return Ok(None) };
         let is_one_sided = matches!(
             &step.action,
             Action::Run { check: Check::SkipOracle | Check::Expect { .. }, .. }
@@ -191,10 +222,10 @@ impl Runner<'_> {
                 | Action::SleepMs(_)
         );
         if is_one_sided {
-            events.skip()?;
+            observer.skip()?;
             return Ok(None);
         }
-        events.compare(&about(step))
+        observer.compare_step(step, &about(step))
     }
 
     fn raw(&mut self, bytes: &[u8]) -> io::Result<()> {

@@ -3,7 +3,8 @@
 use store::{Hash, Thresholds};
 
 use super::expiry::{
-    NUMBER_NOT_POSITIVE, end_ms, named_fields, persist, set_or_remove, tell_ends, tell_persisted, tell_removed,
+    NUMBER_NOT_POSITIVE, end_ms, named_fields, persist, set_or_remove, tell_ends, tell_persisted,
+    tell_removed,
 };
 use super::lapse::{Changes, remove_if_past};
 use super::write_values;

@@ -185,7 +185,8 @@ fn store(
 /// The effect of RESTORE: itself, with its end as a time.
 fn tell(ctx: &mut Ctx<'_>, (key, payload): (&[u8], &[u8]), expire_at_ms: Option<i64>, options: Options) {
     let at_ms = expire_at_ms.unwrap_or(0).to_string();
-    let (idle_s, frequency) = (options.idle_s.map(|s| s.to_string()), options.frequency.map(|f| f.to_string()));
+    let (idle_s, frequency) =
+        (options.idle_s.map(|s| s.to_string()), options.frequency.map(|f| f.to_string()));
     let mut words: Vec<&[u8]> = vec![b"RESTORE", key, at_ms.as_bytes(), payload];
     if options.replaces {
         words.push(b"REPLACE");

@@ -63,12 +63,7 @@ impl Told<'_> {
     }
 
     /// These entries are pending as the stream now says.
-    pub(super) fn all_pending(
-        self,
-        ctx: &mut Ctx<'_>,
-        stream: &Stream,
-        ids: impl Iterator<Item = StreamId>,
-    ) {
+    pub(super) fn all_pending(self, ctx: &mut Ctx<'_>, stream: &Stream, ids: impl Iterator<Item = StreamId>) {
         let Some(group) = stream.group(self.group) else { return };
         for id in ids {
             if let Some(pending) = group.pending(id) {
