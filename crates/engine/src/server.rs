@@ -365,9 +365,10 @@ impl Server {
         self.clients.close(&session.client);
     }
 
-    /// A slice of active expiry: see [`Keyspace::expire_slice`]. None is taken while a snapshot has to catch up.
+    /// A slice of active expiry: see [`Keyspace::expire_slice`]. None is taken while a snapshot has to catch up, or the log
+    /// has no room for what goes.
     pub fn expire_slice(&self, stripe: usize, now_ms: i64, keys_max: usize) -> (usize, bool) {
-        if self.keyspace.snapshot_is_behind(Some(stripe)) {
+        if self.keyspace.snapshot_is_behind(Some(stripe)) || self.is_log_full() {
             return (0, false);
         }
         self.keyspace.expire_slice(stripe, now_ms, keys_max, &mut |db, key, lapse| match lapse {

@@ -485,7 +485,7 @@ fn groups_that_read() {
         (
             "XREADGROUP GROUP g c1 COUNT 2 STREAMS x >",
             claims(&[
-                claim("c1", "2-1", 1, "3-1"),
+                claim("c1", "2-1", 1, "2-1"),
                 claim("c1", "3-1", 1, "3-1"),
                 "XGROUP SETID x g 3-1 ENTRIESREAD 3".into(),
             ]),

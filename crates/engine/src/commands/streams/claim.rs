@@ -333,8 +333,8 @@ fn note(ctx: &mut Ctx<'_>, told: Told<'_>, consumer: &[u8], claimed: &Claimed) -
         told.consumer(ctx, consumer);
     }
     let Some(stream) = peek(ctx, told.key)?.cloned() else { return Ok(()) };
-    told.all_pending(ctx, &stream, claimed.ids.iter().copied());
-    told.none_pending(ctx, &stream, &claimed.deleted);
+    told.claimed(ctx, &stream, &claimed.ids);
+    told.gone(ctx, &stream, &claimed.deleted);
     if claimed.has_moved
         && claimed.ids.is_empty()
         && claimed.deleted.is_empty()

@@ -469,7 +469,7 @@ fn tell(ctx: &mut Ctx<'_>, key: &[u8], reader: &Reader, served: Served) -> CmdRe
     if !reader.no_ack {
         let mut entries = stream.range(first, false);
         let ids = std::iter::from_fn(|| entries.next().map(|entry| entry.id)).take(count);
-        told.all_pending(ctx, &stream, ids);
+        told.delivered(ctx, &stream, ids);
     }
     if let Some(group) = stream.group(&reader.group) {
         told.position(ctx, group);

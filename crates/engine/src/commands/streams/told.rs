@@ -62,18 +62,28 @@ impl Told<'_> {
         ]);
     }
 
-    /// These entries are pending as the stream now says.
-    pub(super) fn all_pending(self, ctx: &mut Ctx<'_>, stream: &Stream, ids: impl Iterator<Item = StreamId>) {
+    /// These entries were delivered for the first time, one after another.
+    pub(super) fn delivered(self, ctx: &mut Ctx<'_>, stream: &Stream, ids: impl Iterator<Item = StreamId>) {
         let Some(group) = stream.group(self.group) else { return };
         for id in ids {
             if let Some(pending) = group.pending(id) {
-                self.pending(ctx, id, pending, group.last_id());
+                self.pending(ctx, id, pending, id);
+            }
+        }
+    }
+
+    /// These entries were taken over.
+    pub(super) fn claimed(self, ctx: &mut Ctx<'_>, stream: &Stream, ids: &[StreamId]) {
+        let Some(group) = stream.group(self.group) else { return };
+        for id in ids {
+            if let Some(pending) = group.pending(*id) {
+                self.pending(ctx, *id, pending, group.last_id());
             }
         }
     }
 
     /// These entries were pending, until they were found to be gone.
-    pub(super) fn none_pending(self, ctx: &mut Ctx<'_>, stream: &Stream, gone: &[(StreamId, Pending)]) {
+    pub(super) fn gone(self, ctx: &mut Ctx<'_>, stream: &Stream, gone: &[(StreamId, Pending)]) {
         let Some(group) = stream.group(self.group) else { return };
         for (id, pending) in gone {
             self.pending(ctx, *id, pending, group.last_id());
