@@ -368,7 +368,7 @@ impl Server {
     /// A slice of active expiry: see [`Keyspace::expire_slice`]. None is taken while a snapshot has to catch up, or the log
     /// has no room for what goes.
     pub fn expire_slice(&self, stripe: usize, now_ms: i64, keys_max: usize) -> (usize, bool) {
-        if self.keyspace.snapshot_is_behind(Some(stripe)) || self.is_log_full() {
+        if self.keyspace.snapshot_is_behind(Some(stripe)) || self.log.is_active() && !self.log.has_room() {
             return (0, false);
         }
         self.keyspace.expire_slice(stripe, now_ms, keys_max, &mut |db, key, lapse| match lapse {
