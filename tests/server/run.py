@@ -18,6 +18,7 @@ import load  # noqa: F401
 import memory  # noqa: F401
 import no_fork  # noqa: F401
 import persistence  # noqa: F401
+import replication_replica  # noqa: F401
 import replication_primary  # noqa: F401
 import scripts  # noqa: F401
 import startup  # noqa: F401

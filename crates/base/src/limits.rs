@@ -130,6 +130,9 @@ pub const SCRIPT_SCRATCH_BYTES_MAX: usize = 64 * KIB;
 /// Threads for scripts that take long or wait for keys.
 pub const SCRIPT_THREADS: usize = 4;
 
+/// Threads that apply a primary's stream, at most.
+pub const APPLY_THREADS_MAX: usize = 4;
+
 /// Time that the code of a library may take to register its functions, in microseconds.
 pub const LIBRARY_LOAD_US: u64 = 500_000;
 

@@ -201,6 +201,11 @@ impl Waiters {
         self.by_client[client_id as usize % SHARDS].lock().get(&client_id).cloned()
     }
 
+    /// All that wait. O(clients that wait): for a change of roles.
+    pub fn all(&self) -> Vec<Arc<Waiter>> {
+        self.by_client.iter().flat_map(|shard| shard.lock().values().cloned().collect::<Vec<_>>()).collect()
+    }
+
     /// Ends a wait without an answer; false if it was answered already.
     pub fn cancel(&self, waiter: &Waiter) -> bool {
         self.resolve(waiter).is_some()

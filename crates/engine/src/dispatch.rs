@@ -461,6 +461,7 @@ fn admit<'s>(
             info.full_name
         )));
     }
+    server.admit_by_role(session, info)?;
     server.admit_by_persistence(info)?;
     server.admit_by_replicas(info, session)?;
     if server.config.hot().maxmemory_bytes() > 0 {

@@ -157,7 +157,7 @@ impl Exceeded {
 #[inline]
 pub(crate) fn is_over_limit(server: &Server) -> bool {
     let limit = server.config.hot().maxmemory_bytes();
-    limit > 0 && store::alloc::used_bytes() as u64 > limit && {
+    limit > 0 && !server.ignores_maxmemory() && store::alloc::used_bytes() as u64 > limit && {
         let live_bytes = store::alloc::used_bytes().saturating_sub(server.keyspace.garbage_bytes()) as u64;
         live_bytes.saturating_sub(server.replication.replicas.kept_bytes()) > limit
     }

@@ -31,6 +31,9 @@ pub enum LogReader {
     Replicas = 2,
 }
 
+/// The bit of [`LogReaders`] that says that the log is a primary's stream, whoever reads it: what clients do is not in it.
+const IS_FOLLOWING: u8 = 1 << 7;
+
 /// Those who want the log to be written now.
 #[derive(Debug, Default)]
 pub struct LogReaders(AtomicU8);
@@ -45,7 +48,21 @@ impl Server {
             false => self.log_readers.0.fetch_and(!bit, AcqRel),
         };
         let after = if is_wanted { before | bit } else { before & !bit };
-        self.log.set_active(after != 0);
+        self.log.set_active(after != 0 && after & IS_FOLLOWING == 0);
+    }
+
+    /// Says whether the log is a primary's stream: then what happens here does not enter it. Every stripe is held.
+    pub(crate) fn follow_log(&self, is_following: bool) {
+        let readers = match is_following {
+            true => self.log_readers.0.fetch_or(IS_FOLLOWING, AcqRel) | IS_FOLLOWING,
+            false => self.log_readers.0.fetch_and(!IS_FOLLOWING, AcqRel) & !IS_FOLLOWING,
+        };
+        self.log.set_active(readers != 0 && readers & IS_FOLLOWING == 0);
+    }
+
+    /// True if the log has every change, from clients or from the primary.
+    pub fn is_log_kept(&self) -> bool {
+        self.log_readers.0.load(Relaxed) != 0
     }
 
     /// True if this reader wants the log to be written.

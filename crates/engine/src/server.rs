@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 use base::clock::{Clock, Now};
-use base::limits::{LOG_RING_BYTES, LOG_SEGMENT_BYTES, SCRIPT_THREADS};
+use base::limits::{APPLY_THREADS_MAX, LOG_RING_BYTES, LOG_SEGMENT_BYTES, SCRIPT_THREADS};
 use journal::log::{Log, LogLimits};
 use parking_lot::Mutex;
 use rdb::Piece;
@@ -149,6 +149,8 @@ pub trait Host: Send + Sync {
     fn save(&self, server: &Server, save: &Save) -> Result<(), String>;
     /// Has another thread call [`Server::finish_save`].
     fn save_in_background(&self);
+    /// Whom this server follows has changed, and `term` is its number now: the thread of the link is to look.
+    fn follow(&self, _term: u64) {}
     /// CPU time of the process so far.
     fn cpu_seconds(&self) -> CpuSeconds;
     /// Resident bytes of the process.
@@ -232,7 +234,8 @@ pub struct Server {
     pub clients: Clients,
     /// Where time comes from.
     pub clock: Box<dyn Clock>,
-    /// Counters of each worker, then of the long lane, then of each thread for scripts.
+    /// Counters of each worker, then of the long lane, then of each thread for scripts, then of each that applies a
+    /// primary's stream.
     pub stats: Vec<Arc<WorkerStats>>,
     /// Error replies by code.
     pub errors: ErrorStats,
@@ -274,9 +277,6 @@ pub struct Server {
     pub tracking: Tracking,
     /// Scripts and functions.
     pub scripting: Scripting,
-    /// A replica that has lost its primary, and is not to answer from what it has: scripts heed it. For whoever makes
-    /// this server a replica to set.
-    pub is_stale: AtomicBool,
     /// The data's files.
     pub persistence: Persistence,
     /// What changed, in order.
@@ -308,7 +308,7 @@ impl Server {
             registry,
             acl: Acl::new(&config, registry)?,
             clients: Clients::default(),
-            stats: (0..=workers + SCRIPT_THREADS)
+            stats: (0..=workers + SCRIPT_THREADS + APPLY_THREADS_MAX)
                 .map(|_| Arc::new(WorkerStats::new(registry.len())))
                 .collect(),
             errors: ErrorStats::default(),
@@ -329,7 +329,6 @@ impl Server {
             channels: Channels::default(),
             tracking: Tracking::default(),
             scripting: Scripting::default(),
-            is_stale: AtomicBool::new(false),
             persistence: Persistence::new(started.unix_ms / 1000),
             log: Arc::new(Log::new(log_limits(&config), 0)),
             log_readers: LogReaders::default(),
@@ -368,7 +367,8 @@ impl Server {
     /// A slice of active expiry: see [`Keyspace::expire_slice`]. None is taken while a snapshot has to catch up, or the log
     /// has no room for what goes.
     pub fn expire_slice(&self, stripe: usize, now_ms: i64, keys_max: usize) -> (usize, bool) {
-        if self.keyspace.snapshot_is_behind(Some(stripe)) || self.log.is_active() && !self.log.has_room() {
+        let is_full = self.log.is_active() && !self.log.has_room();
+        if self.keyspace.keeps_expired() || self.keyspace.snapshot_is_behind(Some(stripe)) || is_full {
             return (0, false);
         }
         self.keyspace.expire_slice(stripe, now_ms, keys_max, &mut |db, key, lapse| match lapse {

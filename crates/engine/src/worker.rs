@@ -43,6 +43,8 @@ pub struct Worker {
     pub appended_to: u64,
     /// The command could not run: a stripe that it needs is held for long, or the log has no room.
     pub held_up: bool,
+    /// It runs the commands of a primary's stream.
+    pub(crate) copies_primary: bool,
     /// What the running commands have set off.
     pub(crate) effects: Effects,
     /// Its connections that have subscribed.
@@ -76,6 +78,7 @@ impl Worker {
             job_given_up: false,
             appended_to: 0,
             held_up: false,
+            copies_primary: false,
             effects: Effects::default(),
             subscribers: Subscribers::default(),
             outbox: Vec::new(),

@@ -304,9 +304,10 @@ fn the_settings_of_cjson_stay() {
 
 #[test]
 fn a_replica_without_its_primary_runs_what_says_so() {
-    let mut harness = Harness::new();
+    let mut harness =
+        Harness::with_config(&[("replica-serve-stale-data", "no"), ("replica-read-only", "no")]);
     harness.check("SET k v", "+OK");
-    harness.server.is_stale.store(true, std::sync::atomic::Ordering::Relaxed);
+    harness.check("REPLICAOF primary 7000", "+OK");
     harness.check("EVAL \"#!lua\\nreturn 1\" 0", {
         "-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'."
     });

@@ -12,12 +12,14 @@ use base::clock::SystemClock;
 use base::limits::{SCRIPT_THREADS, THREAD_STACK_BYTES};
 use engine::cluster_face::Identity;
 use engine::config::Config;
+use engine::replication::replica::Primary;
 use engine::server::{Process, Server};
 use journal::storage::RealStorage;
 use parking_lot::Mutex;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::listeners::Listeners;
+use crate::replication::link::LinkControl;
 use crate::shared::{LaneTask, Mailbox, ProcessHost, Shared};
 use crate::tls::{Tls, is_tls_directive};
 use crate::worker::Worker;
@@ -73,7 +75,8 @@ pub fn serve(args: &[Vec<u8>]) -> Result<(), String> {
     watch_signals(notify.clone())?;
     let stopping = Arc::new(AtomicBool::new(false));
     let (saves, saves_wanted) = channel();
-    let host = ProcessHost::new(mailboxes.clone(), saves, stopping.clone());
+    let link = Arc::new(LinkControl::default());
+    let host = ProcessHost::new(mailboxes.clone(), saves, stopping.clone(), link.clone());
     let config = Arc::new(config);
     let mut process = describe_process(workers, is_fork_forbidden);
     if config.bool("cluster-enabled") {
@@ -87,7 +90,10 @@ pub fn serve(args: &[Vec<u8>]) -> Result<(), String> {
     let (shared, tasks) = Shared::new(server, mailboxes, stopping, listeners, tls);
 
     start_background(&shared, tasks, saves_wanted, &notify)?;
+    follow_as_configured(&shared.server);
     start_loading(&shared, &notify)?;
+    let for_link = shared.clone();
+    spawn("replica-link", &notify, move || replication::link::run(&for_link, &link, random()))?;
     for index in 0..workers {
         let worker = Worker::new(shared.clone(), index, random())
             .map_err(|error| format!("Can't start worker {index}: {error}"))?;
@@ -241,6 +247,15 @@ fn start_background(
     Ok(())
 }
 
+/// Becomes a replica at the start, if a directive says so.
+fn follow_as_configured(server: &Server) {
+    let words = server.config.list("replicaof");
+    if let [host, port] = &words[..] {
+        let port = base::num::parse_i64(port).and_then(|port| u16::try_from(port).ok()).unwrap_or(0);
+        server.follow(Primary { host: String::from_utf8_lossy(host).into_owned(), port });
+    }
+}
+
 /// Loads the data that was saved, if there is any, on a thread of its own.
 fn start_loading(shared: &Arc<Shared>, notify: &Sender<Notice>) -> Result<(), String> {
     let path = PathBuf::from(shared.server.config.string("dbfilename"));
@@ -250,7 +265,12 @@ fn start_loading(shared: &Arc<Shared>, notify: &Sender<Notice>) -> Result<(), St
     shared.server.begin_loading(0);
     let (shared, failures) = (shared.clone(), notify.clone());
     spawn("loader", notify, move || match persistence::load::load(&shared.server, &RealStorage, &path) {
-        Ok(()) => shared.server.end_loading(),
+        Ok(loaded) => {
+            if let (Some(id), Some(offset)) = (loaded.stream_id, loaded.stream_offset) {
+                shared.server.resume_at(&id, offset, loaded.stream_db);
+            }
+            shared.server.end_loading();
+        }
         // The main thread may have left already.
         Err(reason) => drop(failures.send(Notice::Failed(reason))),
     })
@@ -315,6 +335,7 @@ fn supervise(shared: &Arc<Shared>, notices: &Receiver<Notice>, workers: usize) -
         match notices.recv_timeout(SAMPLE_INTERVAL) {
             Err(RecvTimeoutError::Timeout) => {
                 shared.server.sample();
+                shared.server.check_failover(shared.server.clock.now());
                 shared.server.tend_replicas();
                 shared.server.check_save_points(shared.server.clock.now().unix_ms / 1000);
             }

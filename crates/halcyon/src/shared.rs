@@ -17,6 +17,7 @@ use journal::storage::RealStorage;
 use crate::connection::Connection;
 use crate::listeners::Listeners;
 use crate::mailbox;
+use crate::replication::link::LinkControl;
 use crate::tls::Tls;
 
 /// Something another thread wants of a worker.
@@ -90,16 +91,23 @@ pub struct ProcessHost {
     mailboxes: Arc<[Mailbox]>,
     saves: Sender<()>,
     stopping: Arc<AtomicBool>,
+    link: Arc<LinkControl>,
     page_bytes: u64,
 }
 
 impl ProcessHost {
-    /// A host over these letter boxes, which asks for saves through `saves`.
-    pub fn new(mailboxes: Arc<[Mailbox]>, saves: Sender<()>, stopping: Arc<AtomicBool>) -> ProcessHost {
+    /// A host over these letter boxes, which asks for saves through `saves`, and has the thread of the link look through
+    /// `link`.
+    pub fn new(
+        mailboxes: Arc<[Mailbox]>,
+        saves: Sender<()>,
+        stopping: Arc<AtomicBool>,
+        link: Arc<LinkControl>,
+    ) -> ProcessHost {
         let page_bytes = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE);
         let page_bytes =
             page_bytes.ok().flatten().and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(4096);
-        ProcessHost { mailboxes, saves, stopping, page_bytes }
+        ProcessHost { mailboxes, saves, stopping, link, page_bytes }
     }
 }
 
@@ -145,6 +153,10 @@ impl Host for ProcessHost {
     fn save_in_background(&self) {
         // The thread that saves outlives the workers.
         let _ = self.saves.send(());
+    }
+
+    fn follow(&self, term: u64) {
+        self.link.wake(term);
     }
 
     fn cpu_seconds(&self) -> CpuSeconds {

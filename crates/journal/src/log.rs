@@ -252,6 +252,11 @@ impl Log {
         end
     }
 
+    /// The database that is selected at the end; none if the next record is preceded by a SELECT.
+    pub fn db(&self) -> Option<u32> {
+        self.tail.state.lock().db
+    }
+
     /// The first offset that can still be read from memory.
     pub fn start(&self) -> u64 {
         self.tail.state.lock().start()

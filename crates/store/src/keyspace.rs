@@ -227,6 +227,8 @@ pub struct Keyspace {
     expired_time_cap_reached: AtomicU64,
     /// Somebody wants to be told which keys expired.
     pub(crate) reports_expired: AtomicBool,
+    /// Looking for a key past its end hides it and leaves it in its place.
+    pub(crate) keeps_expired: AtomicBool,
     /// Somebody wants to be told which keys were made.
     pub(crate) reports_created: AtomicBool,
     /// Threads that hold stripes, or are about to, for longer than a worker may wait.
@@ -253,6 +255,7 @@ impl Keyspace {
             expired_fields: AtomicU64::new(0),
             expired_time_cap_reached: AtomicU64::new(0),
             reports_expired: AtomicBool::new(false),
+            keeps_expired: AtomicBool::new(false),
             reports_created: AtomicBool::new(false),
             long_holders: AtomicUsize::new(0),
             marking: Marking::default(),
@@ -370,6 +373,18 @@ impl Keyspace {
     /// From now on keys that expire are reported: see [`Locked::take_expired`].
     pub fn report_expired(&self, wanted: bool) {
         self.reports_expired.store(wanted, Relaxed);
+    }
+
+    /// Whether reads leave keys in place that are past their end, hidden from those who look: the server that this one
+    /// copies says when they are gone. What writes to such a key removes it all the same.
+    pub fn keep_expired(&self, wanted: bool) {
+        self.keeps_expired.store(wanted, Relaxed);
+    }
+
+    /// As [`Keyspace::keep_expired`] has said.
+    #[inline]
+    pub fn keeps_expired(&self) -> bool {
+        self.keeps_expired.load(Relaxed)
     }
 
     /// From now on keys that are made are reported, or no more: see [`Locked::take_created`].

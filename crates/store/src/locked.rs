@@ -35,6 +35,8 @@ pub struct Locked<'k> {
     expired: Vec<Expired>,
     /// Keys that were made, if [`Keyspace::report_created`] asks for them.
     created: Vec<Created>,
+    /// Keys past their end are found as if they were not.
+    sees_expired: bool,
 }
 
 /// A key that ended by its time to live.
@@ -197,7 +199,13 @@ pub(crate) fn position_of(space: &Keyspace, entry: Entry) -> u64 {
 impl<'k> Locked<'k> {
     #[inline]
     pub(crate) fn new(space: &'k Keyspace, guards: Guards<'k>) -> Locked<'k> {
-        Locked { space, guards, expired: Vec::new(), created: Vec::new() }
+        Locked { space, guards, expired: Vec::new(), created: Vec::new(), sees_expired: false }
+    }
+
+    /// From now on a key past its end is found like any other: for who copies another server's changes, which says itself
+    /// when a key is gone.
+    pub fn see_expired(&mut self) {
+        self.sees_expired = true;
     }
 
     /// The keyspace the stripes belong to.
@@ -287,14 +295,29 @@ impl<'k> Locked<'k> {
 
     #[inline]
     fn find(&mut self, db: usize, position: Position, key: &[u8], now_ms: i64) -> Option<Entry> {
+        self.find_for(db, position, key, now_ms, false)
+    }
+
+    /// `keeps`: if the key is past its end, it is hidden, not removed.
+    #[inline]
+    fn find_for(
+        &mut self,
+        db: usize,
+        position: Position,
+        key: &[u8],
+        now_ms: i64,
+        keeps: bool,
+    ) -> Option<Entry> {
         self.check(position);
         let (_, database) = self.space.database(db);
         // SAFETY: the stripe is held; the key is only compared.
         let entry = table::find(database.root(position), position.0, |entry| unsafe { entry.key() } == key)?;
         match entry.expire_at_ms() {
             // As Redis: a key lives through its last millisecond.
-            Some(at) if now_ms > at => {
-                self.unlink_expired(db, position, key, entry);
+            Some(at) if now_ms > at && !self.sees_expired => {
+                if !keeps {
+                    self.unlink_expired(db, position, key, entry);
+                }
                 None
             }
             _ => Some(entry),
@@ -304,7 +327,8 @@ impl<'k> Locked<'k> {
     /// The live entry of a key.
     #[inline]
     pub fn get(&mut self, db: usize, position: Position, key: &[u8], at: Instant) -> Option<View<'_>> {
-        let entry = self.find(db, position, key, at.now_ms)?;
+        let keeps = self.space.keeps_expired.load(Relaxed);
+        let entry = self.find_for(db, position, key, at.now_ms, keeps)?;
         at.mark(entry);
         Some(View::new(entry))
     }

@@ -36,8 +36,10 @@ impl ClientType {
         found.ok_or_else(|| Fault::quoting("ERR Unknown client type '", word, "'"))
     }
 
-    fn of(client: &Client) -> ClientType {
-        if client.is_replica.load(Relaxed) {
+    fn of(server: &Server, client: &Client) -> ClientType {
+        if server.replication.following.is_link(client.id) {
+            ClientType::Primary
+        } else if client.is_replica.load(Relaxed) {
             ClientType::Replica
         } else if client.is_subscribed() {
             ClientType::PubSub
@@ -82,7 +84,7 @@ pub(crate) fn list(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
     };
     let of_type = move |server: &Server| {
         let mut clients = alive(server);
-        clients.retain(|client| wanted.is_none_or(|wanted| ClientType::of(client) == wanted));
+        clients.retain(|client| wanted.is_none_or(|wanted| ClientType::of(server, client) == wanted));
         clients
     };
     if server.clients.connected() > LISTED_ON_WORKER_MAX {
@@ -155,7 +157,7 @@ fn describe(server: &Server, client: &Client, now_ms: i64, out: &mut String) {
         String::from_utf8_lossy(&name),
         (now_ms / 1000 - client.created_s).max(0),
         ((now_ms - client.last_active_ms.load(Relaxed)) / 1000).max(0),
-        flags(client),
+        flags(server, client),
         client.db.load(Relaxed),
         client.channels.load(Relaxed),
         client.patterns.load(Relaxed),
@@ -175,9 +177,10 @@ fn describe(server: &Server, client: &Client, now_ms: i64, out: &mut String) {
     );
 }
 
-fn flags(client: &Client) -> String {
+fn flags(server: &Server, client: &Client) -> String {
     let tracking = client.tracking.load(Relaxed);
     let all = [
+        ('M', server.replication.following.is_link(client.id)),
         ('S', client.is_replica.load(Relaxed)),
         ('O', client.is_monitor.load(Relaxed)),
         ('P', client.is_subscribed()),
@@ -254,9 +257,9 @@ impl<'a> KillFilter<'a> {
         Ok(())
     }
 
-    fn applies_to(&self, client: &Client, me: u64, now_s: i64) -> bool {
+    fn applies_to(&self, server: &Server, client: &Client, me: u64, now_s: i64) -> bool {
         self.id.is_none_or(|id| client.id == id)
-            && self.client_type.is_none_or(|wanted| ClientType::of(client) == wanted)
+            && self.client_type.is_none_or(|wanted| ClientType::of(server, client) == wanted)
             && self.user.is_none_or(|id| client.user.load(Relaxed) == id)
             && self.address.is_none_or(|wanted| client.peer.address().as_bytes() == wanted)
             && self.local_address.is_none_or(|wanted| client.peer.local_address().as_bytes() == wanted)
@@ -281,7 +284,7 @@ pub(crate) fn kill(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
     };
     let mut killed = 0;
     for client in candidates {
-        if !filter.applies_to(&client, me, now_s) {
+        if !filter.applies_to(server, &client, me, now_s) {
             continue;
         }
         killed += 1;

@@ -52,7 +52,7 @@ impl Fields {
         self.add(human_name, Human(bytes));
     }
 
-    fn add_fixed(&mut self, name: &str, value: f64) {
+    pub(crate) fn add_fixed(&mut self, name: &str, value: f64) {
         self.0.push_str(name);
         let _ = write!(self.0, ":{value:.2}\r\n");
     }
@@ -223,7 +223,7 @@ fn memory(source: &Source<'_>, fields: &mut Fields) {
     fields.add("rss_overhead_bytes", 0);
     fields.add_fixed("mem_fragmentation_ratio", memory.fragmentation());
     fields.add("mem_fragmentation_bytes", memory.fragmentation_bytes());
-    let kept_bytes = if server.log.is_active() { server.log.kept_bytes() } else { 0 };
+    let kept_bytes = if server.is_log_kept() { server.log.kept_bytes() } else { 0 };
     fields.add("mem_not_counted_for_evict", server.replication.replicas.kept_bytes());
     fields.add("mem_replication_backlog", kept_bytes.min(server.backlog_bytes()));
     fields.add("mem_total_replication_buffers", kept_bytes);

@@ -11,6 +11,7 @@ mod command_shape;
 pub mod config;
 pub mod connection;
 pub mod debug;
+pub mod following;
 pub mod functions;
 pub(crate) mod geo;
 pub mod hashes;

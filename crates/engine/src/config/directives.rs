@@ -301,7 +301,7 @@ pub static DIRECTIVES: &[Directive] = &[
     // Network.
     int("port", 0, PORT, 6379),
     list("bind", "* -::*", ListRule::Bind),
-    optional("bind-source-addr").awaits(JOURNAL),
+    optional("bind-source-addr"),
     optional("unixsocket").immutable(),
     Directive::new("unixsocketperm", Kind::Octal { max: 0o777, default: 0 }).immutable(),
     int("tcp-backlog", 0, I32, 511).immutable(),
@@ -470,29 +470,27 @@ pub static DIRECTIVES: &[Directive] = &[
     no("aof-disable-auto-gc").awaits(JOURNAL),
     yes("aof-rewrite-incremental-fsync").awaits(JOURNAL),
     // Replication.
-    list("replicaof", "", ListRule::ReplicaOf)
-        .also(&["slaveof"])
-        .with(Flags::UNSET_WHEN_EMPTY)
-        .immutable()
-        .awaits(JOURNAL),
-    optional("masterauth").also(&["primaryauth"]).sensitive().awaits(JOURNAL),
-    optional("masteruser").also(&["primaryuser"]).sensitive().awaits(JOURNAL),
-    yes("replica-serve-stale-data").also(&["slave-serve-stale-data"]).awaits(JOURNAL),
-    yes("replica-read-only").also(&["slave-read-only"]).awaits(JOURNAL),
-    yes("replica-ignore-maxmemory").also(&["slave-ignore-maxmemory"]).awaits(JOURNAL),
+    list("replicaof", "", ListRule::ReplicaOf).also(&["slaveof"]).with(Flags::UNSET_WHEN_EMPTY).immutable(),
+    optional("masterauth").also(&["primaryauth"]).sensitive(),
+    optional("masteruser").also(&["primaryuser"]).sensitive(),
+    yes("replica-serve-stale-data").also(&["slave-serve-stale-data"]),
+    yes("replica-read-only").also(&["slave-read-only"]),
+    yes("replica-ignore-maxmemory").also(&["slave-ignore-maxmemory"]),
     no("replica-ignore-disk-write-errors").awaits(JOURNAL),
-    no("replica-lazy-flush").also(&["slave-lazy-flush"]).awaits(JOURNAL),
-    int("replica-priority", 0, I32, 100).also(&["slave-priority"]).awaits(JOURNAL),
-    yes("replica-announced").awaits(JOURNAL),
-    optional("replica-announce-ip").also(&["slave-announce-ip"]).awaits(JOURNAL),
-    int("replica-announce-port", 0, PORT, 0).also(&["slave-announce-port"]).awaits(JOURNAL),
+    no("replica-lazy-flush")
+        .also(&["slave-lazy-flush"])
+        .needless("what is replaced is always freed in the background"),
+    int("replica-priority", 0, I32, 100).also(&["slave-priority"]),
+    yes("replica-announced"),
+    optional("replica-announce-ip").also(&["slave-announce-ip"]),
+    int("replica-announce-port", 0, PORT, 0).also(&["slave-announce-port"]),
     int("min-replicas-to-write", 0, I32, 0).also(&["min-slaves-to-write"]),
     int("min-replicas-max-lag", 0, I32, 10).also(&["min-slaves-max-lag"]),
     no("repl-disable-tcp-nodelay"),
     yes("repl-diskless-sync"),
     int("repl-diskless-sync-delay", 0, I32, 5),
     int("repl-diskless-sync-max-replicas", 0, I32, 0),
-    word("repl-diskless-load", DISKLESS_LOADS, "disabled").awaits(JOURNAL),
+    word("repl-diskless-load", DISKLESS_LOADS, "disabled"),
     memory("repl-backlog-size", 1, LONG, MIB),
     int("repl-backlog-ttl", 0, I64, 3600),
     int("repl-timeout", 1, I32, 60),

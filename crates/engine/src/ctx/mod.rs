@@ -120,6 +120,19 @@ impl<'a> Ctx<'a> {
         self.worker.now.unix_ms
     }
 
+    /// The instant, in unix milliseconds, that decides what has ended. Of the commands of a primary's stream nothing has:
+    /// the primary itself says what is gone.
+    #[inline]
+    pub fn ends_now_ms(&self) -> i64 {
+        if self.worker.copies_primary { i64::MIN } else { self.worker.now.unix_ms }
+    }
+
+    /// True if reads leave what has ended in its place, since this server's primary will say that it is gone.
+    #[inline]
+    pub fn keeps_expired(&self) -> bool {
+        self.server.keyspace.keeps_expired()
+    }
+
     /// The worker's randomness.
     pub fn rng(&mut self) -> &mut fastrand::Rng {
         &mut self.worker.rng

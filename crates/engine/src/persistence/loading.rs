@@ -59,7 +59,8 @@ impl Server {
         let by_frequency = self.config.hot().maxmemory_policy().judges_by_frequency();
         let (mut loaded, mut expired) = (0, 0);
         for LoadedKey { db, key, value, facts } in keys.drain(..) {
-            if facts.expire_at_ms.is_some_and(|at| at < now_ms) {
+            // A replica leaves it to its primary to say when a key is gone.
+            if facts.expire_at_ms.is_some_and(|at| at < now_ms) && !self.keyspace.keeps_expired() {
                 expired += 1;
                 continue;
             }

@@ -132,6 +132,8 @@ impl Server {
 
     /// Takes the snapshot, while every stripe is held for a moment. The caller has claimed it.
     pub fn begin_save(&self, purpose: SavePurpose) -> Save {
+        let following = &self.replication.following;
+        let _gate = following.gate.lock();
         let _long = self.keyspace.hold_long();
         let held = self.keyspace.lock_all();
         let now_ms = self.clock.now().unix_ms;
@@ -141,6 +143,7 @@ impl Server {
             SavePurpose::Rewrite => self.log.begin_file(),
             SavePurpose::Sync => self.log.forget_db(),
         };
+        let place = self.stream_place(log_offset);
         let libraries = self.scripting.functions.current();
         let snapshot = self.keyspace.begin_snapshot(&held).expect("one-save: whoever saves has claimed it");
         // Before anybody can change what is in the snapshot.
@@ -168,7 +171,7 @@ impl Server {
             ("used-mem", store::alloc::used_bytes().to_string()),
             ("aof-base", "0".to_owned()),
         ];
-        for (name, value) in facts {
+        for (name, value) in facts.into_iter().chain(place.into_iter().flatten()) {
             records.aux(&mut head, name.as_bytes(), value.as_bytes());
         }
         for library in libraries.libraries.values() {
@@ -179,6 +182,21 @@ impl Server {
             RecordEncoder::resize(&mut head, database.keys as u64, database.expires as u64);
         }
         Save { snapshot, head, compression, accesses: self.accesses(), now_ms, log_offset, changes }
+    }
+
+    /// Where in a stream the data of this instant are, so that who loads them may go on from there; nothing if no stream
+    /// has all changes.
+    fn stream_place(&self, log_offset: u64) -> Option<[(&'static str, String); 3]> {
+        let following = &self.replication.following;
+        let db = match following.is_replica() {
+            true => following.stream_db(),
+            false => self.log.db().unwrap_or(0) as usize,
+        };
+        let id = self.replication.ids.lock().id.clone();
+        let is_told = self.is_log_kept() && following.is_exact();
+        is_told.then(|| {
+            [("repl-stream-db", db.to_string()), ("repl-id", id), ("repl-offset", log_offset.to_string())]
+        })
     }
 
     /// What the eviction policy goes by is saved with each key.

@@ -118,13 +118,16 @@ fn admit(ctx: &Ctx<'_>, program: Program<'_>, inputs: &Inputs<'_>) -> CmdResult 
     if server.cluster.enabled && flags.contains(ScriptFlags::NO_CLUSTER) {
         return Err(Fault::Text("ERR Can not run script on cluster, 'no-cluster' flag is set."));
     }
-    if server.is_stale.load(Relaxed) && !flags.intersects(ScriptFlags::ALLOW_STALE | ScriptFlags::COMPAT) {
+    if server.is_stale() && !flags.intersects(ScriptFlags::ALLOW_STALE | ScriptFlags::COMPAT) {
         return Err(Fault::Text(
             "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
         ));
     }
     if inputs.is_read_only && !flags.intersects(ScriptFlags::NO_WRITES | ScriptFlags::COMPAT) {
         return Err(Fault::Text("ERR Can not execute a script with write flag using *_ro command."));
+    }
+    if !flags.intersects(ScriptFlags::NO_WRITES | ScriptFlags::COMPAT) && server.is_read_only() {
+        return Err(Fault::Text("READONLY Can not run script with write flag on readonly replica."));
     }
     let needs_memory =
         !flags.intersects(ScriptFlags::NO_WRITES | ScriptFlags::ALLOW_OOM | ScriptFlags::COMPAT);

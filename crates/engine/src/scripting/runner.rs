@@ -179,11 +179,14 @@ impl Run<'_, '_> {
         if flags.contains(Flags::NOSCRIPT) && !server.debug.allows_all_in_scripts.load(Relaxed) {
             return Err("ERR This Redis command is not allowed from script".into());
         }
-        if server.is_stale.load(Relaxed) && !flags.contains(Flags::STALE) {
+        if server.is_stale() && !flags.contains(Flags::STALE) {
             return Err("ERR Can not execute the command on a stale replica".into());
         }
         if self.is_read_only && flags.intersects(Flags::WRITE | Flags::MAY_REPLICATE) {
             return Err("ERR Write commands are not allowed from read-only scripts.".into());
+        }
+        if flags.contains(Flags::WRITE) && server.is_read_only() {
+            return Err("READONLY You can't write against a read only replica.".into());
         }
         if !self.has_written {
             server.admit_script_by_replicas(flags)?;

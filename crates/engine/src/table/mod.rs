@@ -8,6 +8,7 @@ mod bitmaps;
 mod cluster;
 mod command;
 mod connection;
+mod following;
 mod geo;
 mod hashes;
 mod hyperloglog;

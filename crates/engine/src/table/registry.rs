@@ -98,6 +98,7 @@ const FAMILIES: &[&[Command]] = &[
     super::cluster::ROWS,
     super::command::ROWS,
     super::connection::ROWS,
+    super::following::ROWS,
     super::geo::ROWS,
     super::hashes::ROWS,
     super::hyperloglog::ROWS,

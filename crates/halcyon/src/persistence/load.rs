@@ -26,34 +26,12 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(2);
 type Batch = Vec<LoadedKey>;
 
 /// Loads the file, of which `path` is the name. The error says what is wrong with it, where, and what to do.
-pub fn load(server: &Server, storage: &dyn Storage, path: &Path) -> Result<(), String> {
+pub fn load(server: &Server, storage: &dyn Storage, path: &Path) -> Result<Loaded, String> {
     let file = storage.open(path).map_err(|error| error.to_string())?;
-    let total_bytes = file.size().map_err(|error| error.to_string())?;
-    server.persistence.loading.total_bytes.store(total_bytes, Relaxed);
+    let bytes = file.size().map_err(|error| error.to_string())?;
+    server.persistence.loading.total_bytes.store(bytes, Relaxed);
     let started = Instant::now();
-    let (batches, receiver) = sync_channel(BATCHES_WAITING);
-    let receiver = Arc::new(Mutex::new(receiver));
-    let now_ms = server.clock.now().unix_ms;
-    thread::scope(|scope| {
-        for _ in 0..STORERS {
-            let receiver = receiver.clone();
-            scope.spawn(move || store(server, &receiver, now_ms));
-        }
-        drop(receiver);
-        let mut reading = Reading::new(server, file, batches);
-        reading.run().map_err(|reason| {
-            let (path, at) = (path.display(), reading.at);
-            if reading.is_sound {
-                format!(
-                    "{path} cannot be loaded here: at byte {at} of {total_bytes} it has {reason}. It is not damaged. Load it with the server that wrote it, or move it away to start without its data."
-                )
-            } else {
-                format!(
-                    "{path} is damaged at byte {at} of {total_bytes}: {reason}. Restore it from a copy, or move it away to start without its data."
-                )
-            }
-        })
-    })?;
+    let loaded = load_part(server, file, bytes, server.clock.now().unix_ms)?;
     let loading = &server.persistence.loading;
     tracing::info!(
         "DB loaded from {}: {} keys ({} had expired) in {:.3} seconds",
@@ -62,7 +40,99 @@ pub fn load(server: &Server, storage: &dyn Storage, path: &Path) -> Result<(), S
         loading.keys_expired.load(Relaxed),
         started.elapsed().as_secs_f64()
     );
-    Ok(())
+    Ok(loaded)
+}
+
+/// Loads what a file begins with, of which `bytes` count; keys that ended before `now_ms` are left out.
+pub fn load_part(
+    server: &Server,
+    file: Arc<dyn StoredFile>,
+    bytes: u64,
+    now_ms: i64,
+) -> Result<Loaded, String> {
+    let path = file.path().to_owned();
+    load_from(server, &mut WholeFile(file), now_ms).map_err(|Unloadable { at, reason, is_sound }| {
+        let path = path.display();
+        if is_sound {
+            format!(
+                "{path} cannot be loaded here: at byte {at} of {bytes} it has {reason}. It is not damaged. Load it with the server that wrote it, or move it away to start without its data."
+            )
+        } else {
+            format!(
+                "{path} is damaged at byte {at} of {bytes}: {reason}. Restore it from a copy, or move it away to start without its data."
+            )
+        }
+    })
+}
+
+/// Where the bytes of a snapshot come from.
+pub trait Source {
+    /// Reads what follows byte `at`, which is where the last reading ended or before; 0 at the end.
+    fn read_at(&mut self, at: u64, buffer: &mut [u8]) -> Result<usize, String>;
+}
+
+struct WholeFile(Arc<dyn StoredFile>);
+
+impl Source for WholeFile {
+    fn read_at(&mut self, at: u64, buffer: &mut [u8]) -> Result<usize, String> {
+        self.0.read_at(at, buffer).map_err(|error| error.to_string())
+    }
+}
+
+/// What was loaded.
+#[derive(Debug, Default)]
+pub struct Loaded {
+    /// Where the snapshot ended.
+    #[expect(dead_code, reason = "what follows a snapshot in a file begins there")]
+    pub end: u64,
+    /// The stream that the snapshot is an instant of, by its id and the offset in it, if the snapshot says so.
+    pub stream_id: Option<String>,
+    /// As above.
+    pub stream_offset: Option<u64>,
+    /// The database that is selected there.
+    pub stream_db: usize,
+}
+
+impl Loaded {
+    /// Takes over a fact that a snapshot has about itself.
+    fn take(&mut self, name: &[u8], value: &[u8]) {
+        let value = String::from_utf8_lossy(value);
+        match name {
+            b"repl-id" if value.len() == 40 => self.stream_id = Some(value.into_owned()),
+            b"repl-offset" => self.stream_offset = value.parse().ok(),
+            b"repl-stream-db" => self.stream_db = value.parse().unwrap_or(0),
+            _ => {}
+        }
+    }
+}
+
+/// Why a snapshot could not be loaded, and how far it was.
+#[derive(Debug)]
+pub struct Unloadable {
+    /// The byte.
+    pub at: u64,
+    /// What was there.
+    pub reason: String,
+    /// It is no damage.
+    pub is_sound: bool,
+}
+
+/// Loads a snapshot; keys that ended before `now_ms` are left out.
+pub fn load_from(server: &Server, source: &mut dyn Source, now_ms: i64) -> Result<Loaded, Unloadable> {
+    let (batches, receiver) = sync_channel(BATCHES_WAITING);
+    let receiver = Arc::new(Mutex::new(receiver));
+    thread::scope(|scope| {
+        for _ in 0..STORERS {
+            let receiver = receiver.clone();
+            scope.spawn(move || store(server, &receiver, now_ms));
+        }
+        drop(receiver);
+        let mut reading = Reading::new(server, source, batches);
+        match reading.run() {
+            Ok(()) => Ok(Loaded { end: reading.at, ..reading.keys.facts }),
+            Err(reason) => Err(Unloadable { at: reading.at, reason, is_sound: reading.is_sound }),
+        }
+    })
 }
 
 fn store(server: &Server, batches: &Mutex<Receiver<Batch>>, now_ms: i64) {
@@ -75,7 +145,7 @@ fn store(server: &Server, batches: &Mutex<Receiver<Batch>>, now_ms: i64) {
 
 /// A file that is being read.
 struct Reading<'a> {
-    file: Arc<dyn StoredFile>,
+    source: &'a mut dyn Source,
     /// What was read and not decoded, and where in the file it stands.
     buffer: Vec<u8>,
     at: u64,
@@ -85,10 +155,11 @@ struct Reading<'a> {
     reported: Instant,
 }
 
-impl Reading<'_> {
-    fn new(server: &Server, file: Arc<dyn StoredFile>, batches: SyncSender<Batch>) -> Reading<'_> {
-        let keys = Keys { server, db: 0, batch: Batch::with_capacity(BATCH_KEYS), batches };
-        Reading { file, buffer: Vec::new(), at: 0, is_sound: false, keys, reported: Instant::now() }
+impl<'a> Reading<'a> {
+    fn new(server: &'a Server, source: &'a mut dyn Source, batches: SyncSender<Batch>) -> Reading<'a> {
+        let (batch, facts) = (Batch::with_capacity(BATCH_KEYS), Loaded::default());
+        let keys = Keys { server, db: 0, batch, batches, facts };
+        Reading { source, buffer: Vec::new(), at: 0, is_sound: false, keys, reported: Instant::now() }
     }
 
     /// Reads to the file's end.
@@ -136,8 +207,7 @@ impl Reading<'_> {
         let filled = self.buffer.len();
         // A string longer than a reading needs many: they grow with it.
         self.buffer.resize(filled + READ_BYTES.max(filled), 0);
-        let read = self.file.read_at(self.at + filled as u64, &mut self.buffer[filled..]);
-        let read = read.map_err(|error| error.to_string())?;
+        let read = self.source.read_at(self.at + filled as u64, &mut self.buffer[filled..])?;
         self.buffer.truncate(filled + read);
         Ok(read)
     }
@@ -160,6 +230,8 @@ struct Keys<'a> {
     db: usize,
     batch: Batch,
     batches: SyncSender<Batch>,
+    /// What the snapshot says of itself.
+    facts: Loaded,
 }
 
 impl Keys<'_> {
@@ -186,7 +258,8 @@ impl Keys<'_> {
             Event::ModuleAux(module) => tracing::warn!(
                 "The file has data of module type {module}, which is left out: Halcyon has no modules"
             ),
-            Event::Version(_) | Event::Aux(..) | Event::Resize(..) | Event::End => {}
+            Event::Aux(name, value) => self.facts.take(&name, &value),
+            Event::Version(_) | Event::Resize(..) | Event::End => {}
         }
         Ok(())
     }

@@ -5,6 +5,7 @@
 //! nothing.
 
 mod aes;
+mod client;
 mod files;
 mod keys;
 mod sessions;
@@ -20,7 +21,7 @@ use parking_lot::RwLock;
 use rustls::crypto::CryptoProvider;
 use rustls::server::{NoServerSessionStorage, ServerConfig, WebPkiClientVerifier};
 use rustls::sign::SingleCertAndKey;
-use rustls::{RootCertStore, SupportedProtocolVersion};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, SupportedProtocolVersion};
 
 pub use stream::{Shake, TlsStream};
 
@@ -29,7 +30,14 @@ const TICKETS: usize = 2;
 
 /// TLS as configured: shared by all workers.
 pub struct Tls {
-    current: RwLock<Option<Arc<ServerConfig>>>,
+    current: RwLock<Option<Both>>,
+}
+
+/// How others connect to this server, and this server to others.
+#[derive(Clone)]
+struct Both {
+    server: Arc<ServerConfig>,
+    client: Option<Arc<ClientConfig>>,
 }
 
 impl Tls {
@@ -48,8 +56,15 @@ impl Tls {
 
     /// The server's end of a new connection, its handshake still to be done.
     pub fn accept(&self, socket: TcpStream) -> Result<TlsStream, String> {
-        let config = self.current.read().clone().ok_or("TLS is not configured")?;
-        TlsStream::new(socket, config).map_err(|error| error.to_string())
+        let both = self.current.read().clone().ok_or("TLS is not configured")?;
+        TlsStream::new(socket, both.server).map_err(|error| error.to_string())
+    }
+
+    /// This server's end of a connection to another one, its handshake still to be done.
+    pub fn connect(&self, host: &str) -> Result<ClientConnection, String> {
+        let both = self.current.read().clone().ok_or("TLS is not configured")?;
+        let config = both.client.ok_or("No tls-ca-cert-file or tls-ca-cert-dir configured!")?;
+        client::connection(config, host)
     }
 }
 
@@ -59,7 +74,7 @@ pub fn is_tls_directive(name: &str) -> bool {
 }
 
 /// As Redis: without a use for TLS, nothing is looked at.
-fn make(config: &Config) -> Result<Option<Arc<ServerConfig>>, String> {
+fn make(config: &Config) -> Result<Option<Both>, String> {
     if config.int("tls-port") == 0 && !config.bool("tls-replication") && !config.bool("tls-cluster") {
         return Ok(None);
     }
@@ -70,13 +85,17 @@ fn make(config: &Config) -> Result<Option<Arc<ServerConfig>>, String> {
             .ok_or("No tls-cert-file configured!")?;
     let authority = authority(config)?;
     // For links to other servers: what is wrong with it shall be told now, not when the first link is made.
-    files::certified_key(
+    let own = files::certified_key(
         config,
         &provider,
         "tls-client-cert-file",
         "tls-client-key-file",
         "tls-client-key-file-pass",
     )?;
+    let client = authority.clone().map(|roots| {
+        client::config(provider.clone(), &versions, roots, own.unwrap_or_else(|| certified.clone()))
+    });
+    let client = client.transpose().map_err(|_| no_common_suite(&versions))?;
     let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_protocol_versions(&versions)
         .map_err(|_| no_common_suite(&versions))?;
@@ -95,7 +114,7 @@ fn make(config: &Config) -> Result<Option<Arc<ServerConfig>>, String> {
         server.session_storage = Arc::new(NoServerSessionStorage {});
         server.send_tls13_tickets = 0;
     }
-    Ok(Some(Arc::new(server)))
+    Ok(Some(Both { server: Arc::new(server), client }))
 }
 
 fn provider(config: &Config) -> Result<CryptoProvider, String> {

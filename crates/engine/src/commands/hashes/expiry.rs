@@ -161,9 +161,9 @@ fn set_ends(
     (unit, origin): (Unit, Origin),
     command: &str,
 ) -> CmdResult {
-    let (key, now_ms) = (&args[1], ctx.now_ms());
+    let (key, now_ms) = (&args[1], ctx.ends_now_ms());
     check_is_hash(ctx, key)?;
-    let end_ms = end_ms(&args[2], unit, origin, now_ms, command)?;
+    let end_ms = end_ms(&args[2], unit, origin, ctx.now_ms(), command)?;
     let (condition, fields_at) = match Condition::of(&args[3]) {
         Some(condition) => (condition, 4),
         None => (Condition::Always, 3),
@@ -223,7 +223,7 @@ fn answer_ends(
     reply: &mut Reply<'_>,
     shown: impl Fn(i64, i64) -> i64,
 ) -> CmdResult {
-    let now_ms = ctx.now_ms();
+    let now_ms = ctx.ends_now_ms();
     let hash = ctx.read::<Hash>(&args[1])?;
     let fields = named_fields(args, 2, NUMBER_NOT_POSITIVE)?;
     reply.array(fields.len());
@@ -272,7 +272,7 @@ pub(super) fn persist<'f>(hash: &mut Hash, field: &'f [u8], changes: &mut Change
 
 /// HPERSIST key FIELDS numfields field [field ...]
 pub(crate) fn hpersist(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    let (key, now_ms) = (&args[1], ctx.now_ms());
+    let (key, now_ms) = (&args[1], ctx.ends_now_ms());
     check_is_hash(ctx, key)?;
     let fields = named_fields(args, 2, NUMBER_NOT_POSITIVE)?;
     reply.array(fields.len());

@@ -54,8 +54,12 @@ pub(super) fn remove_if_past(hash: &mut Hash, field: &[u8], now_ms: i64) -> bool
 }
 
 /// Removes those of `fields` that are past their end, and the key if none is left: for a command that only reads.
+/// A replica leaves them to its primary.
 pub(super) fn remove_past(ctx: &mut Ctx<'_>, key: &[u8], fields: Args<'_>) {
-    let now_ms = ctx.now_ms();
+    if ctx.keeps_expired() {
+        return;
+    }
+    let now_ms = ctx.ends_now_ms();
     remove_where(ctx, key, |hash| {
         fields.iter().filter(|field| remove_if_past(hash, field, now_ms)).collect()
     });
@@ -65,7 +69,7 @@ pub(super) fn remove_past(ctx: &mut Ctx<'_>, key: &[u8], fields: Args<'_>) {
 /// As [`remove_past`], of a field that was met and found to be past its end or not.
 #[inline]
 pub(super) fn remove_met(ctx: &mut Ctx<'_>, key: &[u8], is_past: bool, field: &[u8]) {
-    if is_past {
+    if is_past && !ctx.keeps_expired() {
         remove_one(ctx, key, field);
         ctx.no_effect();
     }
@@ -94,7 +98,7 @@ pub(super) fn edit_field<R>(
     field: &[u8],
     mut change: impl FnMut(&mut Hash) -> R,
 ) -> CmdResult<R> {
-    let now_ms = ctx.now_ms();
+    let now_ms = ctx.ends_now_ms();
     loop {
         let result = ctx.edit_or_create(key, |hash: &mut Hash| {
             (!hash.is_past_end(field, now_ms)).then(|| change(hash))

@@ -59,7 +59,7 @@ fn set_pairs(ctx: &mut Ctx<'_>, args: Args<'_>, command: &str) -> CmdResult<usiz
 /// HSETNX key field value
 pub fn hsetnx(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     let (key, field, value, thresholds) = (&args[1], &args[2], &args[3], ctx.thresholds());
-    let now_ms = ctx.now_ms();
+    let now_ms = ctx.ends_now_ms();
     let added = lapse::edit_field(ctx, key, field, |hash| {
         !hash.contains(field, now_ms) && hash.set(field, value, &thresholds)
     })?;
@@ -72,7 +72,7 @@ pub fn hsetnx(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdRe
 
 /// HGET key field
 pub fn hget(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    let (key, field, now_ms) = (&args[1], &args[2], ctx.now_ms());
+    let (key, field, now_ms) = (&args[1], &args[2], ctx.ends_now_ms());
     let hash = ctx.read::<Hash>(key)?;
     let value = hash.and_then(|hash| hash.get(field, now_ms));
     reply.encoder().bulk_or_null(value);
@@ -83,7 +83,7 @@ pub fn hget(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResu
 
 /// HMGET key field [field ...]
 pub fn hmget(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    let (key, fields, now_ms) = (&args[1], args.from(2), ctx.now_ms());
+    let (key, fields, now_ms) = (&args[1], args.from(2), ctx.ends_now_ms());
     let hash = ctx.read::<Hash>(key)?;
     write_values(reply, hash, fields, now_ms, |_| true);
     if hash.is_some_and(|hash| hash.past_len(now_ms) > 0) {
@@ -127,7 +127,7 @@ fn write_values(
 
 /// HEXISTS key field
 pub fn hexists(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    let (key, field, now_ms) = (&args[1], &args[2], ctx.now_ms());
+    let (key, field, now_ms) = (&args[1], &args[2], ctx.ends_now_ms());
     let hash = ctx.read::<Hash>(key)?;
     reply.int(hash.is_some_and(|hash| hash.contains(field, now_ms)).into());
     let is_past = hash.is_some_and(|hash| hash.is_past_end(field, now_ms));
@@ -143,7 +143,7 @@ pub fn hlen(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResu
 
 /// HSTRLEN key field
 pub fn hstrlen(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    let (key, field, now_ms) = (&args[1], &args[2], ctx.now_ms());
+    let (key, field, now_ms) = (&args[1], &args[2], ctx.ends_now_ms());
     let hash = ctx.read::<Hash>(key)?;
     reply.int(hash.map_or(0, |hash| hash.value_len(field, now_ms)) as i64);
     let is_past = hash.is_some_and(|hash| hash.is_past_end(field, now_ms));
@@ -168,7 +168,7 @@ pub fn hdel(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResu
 
 /// HGETALL key
 pub fn hgetall(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    let now_ms = ctx.now_ms();
+    let now_ms = ctx.ends_now_ms();
     match ctx.read::<Hash>(&args[1])? {
         Some(hash) => {
             let fields = hash.live_iter(now_ms);
@@ -197,7 +197,7 @@ pub fn hvals(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdRes
 type Show = fn(&mut Encoder<'_>, &[u8], &[u8]);
 
 fn array_of_all(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, show: Show) -> CmdResult {
-    let now_ms = ctx.now_ms();
+    let now_ms = ctx.ends_now_ms();
     match ctx.read::<Hash>(&args[1])? {
         Some(hash) => {
             let fields = hash.live_iter(now_ms);
@@ -222,7 +222,7 @@ fn stream_all(reply: &mut Reply<'_>, mut fields: HashIter, show: Show) {
 /// HINCRBY key field increment
 pub fn hincrby(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     let (key, field, increment, thresholds) = (&args[1], &args[2], args::int(&args[3])?, ctx.thresholds());
-    let now_ms = ctx.now_ms();
+    let now_ms = ctx.ends_now_ms();
     let sum = lapse::edit_field(ctx, key, field, |hash| {
         let current = match hash.get(field, now_ms) {
             Some(text) => parse_i64(text).ok_or(NOT_INTEGER_FIELD)?,
@@ -244,7 +244,7 @@ pub fn hincrbyfloat(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
     if !increment.is_finite() {
         return Err(NAN_OR_INFINITY_ARGUMENT);
     }
-    let now_ms = ctx.now_ms();
+    let now_ms = ctx.ends_now_ms();
     let (text, has_end) = lapse::edit_field(ctx, key, field, |hash| {
         let text = increase(hash, field, increment, &thresholds, now_ms)?;
         CmdResult::Ok((text, hash.end_ms(field).flatten().is_some()))
@@ -281,7 +281,7 @@ fn increase(
 
 /// HSCAN key cursor [MATCH pattern] [COUNT count] [NOVALUES]
 pub fn hscan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    let (cursor, now_ms) = (scan::cursor(&args[2])?, ctx.now_ms());
+    let (cursor, now_ms) = (scan::cursor(&args[2])?, ctx.ends_now_ms());
     // As in Redis, nothing is said about the options where there is no key.
     let Some(hash) = ctx.read::<Hash>(&args[1])? else {
         scan::reply(reply, 0, 0, &[]);

@@ -20,7 +20,7 @@ pub(crate) fn hrandfield(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_
         2 => None,
         _ => Some(DrawCount::parse_pairs(args, "WITHVALUES")?),
     };
-    let (key, now_ms, rng) = (&args[1], ctx.now_ms(), ctx.rng().fork());
+    let (key, now_ms, rng) = (&args[1], ctx.ends_now_ms(), ctx.rng().fork());
     match ctx.read::<Hash>(key)? {
         Some(hash) if hash.past_len(now_ms) > 0 => remove_past(ctx, key),
         found => {
@@ -64,7 +64,10 @@ fn answer_without_past(
 
 /// Removes fields that are past their end, but no more than a slice of expiry does.
 fn remove_past(ctx: &mut Ctx<'_>, key: &[u8]) {
-    let now_ms = ctx.now_ms();
+    if ctx.keeps_expired() {
+        return;
+    }
+    let now_ms = ctx.ends_now_ms();
     let removed = ctx.edit(key, |hash: &mut Hash| {
         let lapsed = hash.remove_past(now_ms, EXPIRE_SLICE_KEYS);
         (lapsed, hash.is_empty())

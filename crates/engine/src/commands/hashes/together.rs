@@ -64,7 +64,7 @@ fn take<'f>(
     reply: &mut Reply<'_>,
     mut remove: impl FnMut(&mut Hash, &'f [u8], &mut Changes<'f>),
 ) -> CmdResult {
-    let (mut is_found, now_ms) = (vec![false; fields.len()], ctx.now_ms());
+    let (mut is_found, now_ms) = (vec![false; fields.len()], ctx.ends_now_ms());
     let changes = ctx.edit(key, |hash: &mut Hash| {
         let mut changes = Changes::default();
         for (field, is_found) in fields.iter().zip(&mut is_found) {
@@ -86,10 +86,10 @@ fn take<'f>(
 
 /// HGETEX key [EX s | PX ms | EXAT s | PXAT ms | PERSIST] FIELDS numfields field [field ...]
 pub(crate) fn hgetex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    let (key, now_ms) = (&args[1], ctx.now_ms());
+    let (key, now_ms) = (&args[1], ctx.ends_now_ms());
     let before = ctx.read::<Hash>(key)?.cloned();
     let (ends, fields_at) = match time_of(&args[2]) {
-        Some((unit, origin)) => (Ends::At(end_ms(&args[3], unit, origin, now_ms, "hgetex")?), 4),
+        Some((unit, origin)) => (Ends::At(end_ms(&args[3], unit, origin, ctx.now_ms(), "hgetex")?), 4),
         None if is(&args[2], "PERSIST") => (Ends::Persist, 3),
         None => (Ends::Unsaid, 2),
     };
@@ -207,8 +207,8 @@ fn pairs(args: Args<'_>, at: usize) -> CmdResult<Args<'_>> {
 
 /// HSETEX key [FNX | FXX] [EX s | PX ms | EXAT s | PXAT ms | KEEPTTL] FIELDS numfields field value [field value ...]
 pub(crate) fn hsetex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    let (key, now_ms, thresholds) = (&args[1], ctx.now_ms(), ctx.thresholds());
-    let options = SetOptions::parse(args, now_ms)?;
+    let (key, now_ms, thresholds) = (&args[1], ctx.ends_now_ms(), ctx.thresholds());
+    let options = SetOptions::parse(args, ctx.now_ms())?;
     let changes =
         ctx.edit_or_create(key, |hash: &mut Hash| set_pairs(hash, &options, now_ms, &thresholds))?;
     reply.int(changes.set.into());

@@ -163,7 +163,7 @@ fn store(
     options: Options,
 ) -> CmdResult {
     let expire_at_ms = options.expire_at_ms(ctx.now_ms());
-    if expire_at_ms.is_some_and(|at_ms| at_ms <= ctx.now_ms()) {
+    if expire_at_ms.is_some_and(|at_ms| at_ms <= ctx.ends_now_ms()) {
         if ctx.delete(key) {
             ctx.notify(Event::Generic, "del", key);
             ctx.effect(&[b"DEL", key]);

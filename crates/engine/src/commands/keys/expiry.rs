@@ -53,7 +53,7 @@ pub(crate) fn positive_expire_at_ms(
 /// Gives a key its end; one that has passed already deletes it. False if there is no such key. The effect ends with
 /// `conditions`.
 pub(crate) fn expire_or_delete(ctx: &mut Ctx<'_>, key: &[u8], at_ms: i64, conditions: Args<'_>) -> bool {
-    let (done, event) = if at_ms <= ctx.now_ms() {
+    let (done, event) = if at_ms <= ctx.ends_now_ms() {
         (ctx.delete(key), "del")
     } else {
         (ctx.set_expire_at_ms(key, Some(at_ms)), "expire")

@@ -10,6 +10,7 @@ use crate::fault::{CmdResult, Fault};
 use crate::replication::primary::psync::{has_from, resume};
 use crate::replication::primary::{Feed, Filter, Greeting, Replica};
 use crate::reply::Reply;
+use crate::server::Server;
 
 /// Longest address that a replica may announce, as Redis has it.
 const ADDRESS_BYTES_MAX: usize = 255;
@@ -113,7 +114,7 @@ pub(crate) fn psync(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
         return Ok(());
     }
     if args.get(3).is_some_and(|word| is(word, "FAILOVER")) {
-        return Err(Fault::Text("ERR PSYNC FAILOVER can't be sent to a master."));
+        take_over(ctx.server(), &args[1])?;
     }
     admit(ctx, reply)?;
     let (id, next) = (&args[1], args::int(&args[2])?);
@@ -142,6 +143,19 @@ pub(crate) fn psync(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
     Ok(())
 }
 
+/// The primary that this server follows asks it to take its place.
+fn take_over(server: &Server, id: &[u8]) -> CmdResult {
+    if !server.replication.following.is_replica() {
+        return Err(Fault::Text("ERR PSYNC FAILOVER can't be sent to a master."));
+    }
+    if !id.eq_ignore_ascii_case(server.replication.ids.lock().id.as_bytes()) {
+        return Err(Fault::Text("ERR PSYNC FAILOVER replid must match my replid."));
+    }
+    server.notice("Failover request received: this server becomes the primary of the one that was its own");
+    server.stop_following();
+    Ok(())
+}
+
 /// SYNC: as PSYNC of one that knows of no ids.
 pub(crate) fn sync(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     if is_fed(ctx) {
@@ -164,6 +178,10 @@ fn is_fed(ctx: &Ctx<'_>) -> bool {
 fn admit(ctx: &mut Ctx<'_>, reply: &mut Reply<'_>) -> CmdResult {
     if reply.output().pending_bytes() > 0 {
         return Err(Fault::Text("ERR SYNC and PSYNC are invalid with pending output"));
+    }
+    let following = &ctx.server().replication.following;
+    if following.is_replica() && !following.is_link_up() {
+        return Err(Fault::Text("NOMASTERLINK Can't SYNC while not connected with my master"));
     }
     let greeting = ctx.session_ref().client.identity().replica;
     if greeting.is_some_and(|greeting| greeting.filter.is_some() && !greeting.takes_marked_end) {

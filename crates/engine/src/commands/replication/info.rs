@@ -6,11 +6,15 @@ use crate::args::Args;
 use crate::commands::info::{Fields, Source};
 use crate::ctx::Ctx;
 use crate::fault::CmdResult;
+use crate::replication::replica::{add_following, answer_role};
 use crate::reply::Reply;
 
 /// ROLE
 pub(crate) fn role(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     let server = ctx.server();
+    if answer_role(server, reply) {
+        return Ok(());
+    }
     let mut replicas = server.replication.replicas.list();
     replicas.retain(|replica| replica.is_online());
     reply.array(3);
@@ -30,7 +34,9 @@ pub(crate) fn role(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Cmd
 pub(crate) fn section(source: &Source<'_>, fields: &mut Fields) {
     let server = source.server;
     let replicas = &server.replication.replicas;
-    fields.add("role", "master");
+    let is_replica = server.replication.following.is_replica();
+    fields.add("role", if is_replica { "slave" } else { "master" });
+    add_following(server, source.now.unix_ms, fields);
     let attached = replicas.list();
     fields.add("connected_slaves", attached.len());
     let config = &server.config;
@@ -48,7 +54,7 @@ pub(crate) fn section(source: &Source<'_>, fields: &mut Fields) {
         );
         fields.add(&format!("slave{number}"), line);
     }
-    fields.add("master_failover_state", "no-failover");
+    fields.add("master_failover_state", server.failover_state().word());
     let ids = server.replication.ids.lock().clone();
     fields.add("master_replid", ids.id);
     fields.add("master_replid2", ids.id2);

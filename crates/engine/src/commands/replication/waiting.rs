@@ -14,6 +14,11 @@ use crate::reply::Reply;
 
 /// WAIT numreplicas timeout
 pub(crate) fn wait(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
+    if ctx.server().replication.following.is_replica() {
+        return Err(Fault::Text(
+            "ERR WAIT cannot be used with replica instances. Please also note that since Redis 4.0 if a replica is configured to be writable (which is not the default) writes to replicas are just local and are not propagated.",
+        ));
+    }
     let (replicas, timeout_us) = (args::int(&args[1])?, args::timeout_ms(&args[2])?);
     let replicas = usize::try_from(replicas).unwrap_or(0);
     wait_for(ctx, args, (replicas, None), timeout_us, reply);
@@ -22,6 +27,11 @@ pub(crate) fn wait(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
 
 /// WAITAOF numlocal numreplicas timeout
 pub(crate) fn waitaof(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
+    if ctx.server().replication.following.is_replica() {
+        return Err(Fault::Text(
+            "ERR WAITAOF cannot be used with replica instances. Please also note that writes to replicas are just local and are not propagated.",
+        ));
+    }
     let local = args::int(&args[1]).ok().filter(|local| (0..=1).contains(local));
     let local = local.ok_or(Fault::Text("ERR value is out of range, value must between 0 and 1"))?;
     let replicas = args::natural(&args[2], Fault::NOT_POSITIVE)?;

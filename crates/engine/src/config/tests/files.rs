@@ -186,7 +186,7 @@ fn what_has_no_effect_is_told_once() {
     let room = Room::new();
     room.write(
         "redis.conf",
-        "appendonly no\nport 1\nappendonly yes\naof-load-truncated yes\ndaemonize yes\nmasterauth secret\n\
+        "appendonly no\nport 1\nappendonly yes\naof-load-truncated yes\ndaemonize yes\npropagation-error-behavior panic\n\
          list-max-ziplist-entries 5\n",
     );
     let (_, notices) = load_in(&room, &["redis.conf"]).expect("it is valid");
@@ -201,7 +201,7 @@ fn what_has_no_effect_is_told_once() {
             "(redis.conf:4: 'aof-load-truncated yes' has no effect yet",
             "redis.conf:5: 'daemonize yes' is ignored: the process never forks and stays in the foreground, \
              where a service manager can watch it",
-            "redis.conf:6: 'masterauth' has no effect yet",
+            "redis.conf:6: 'propagation-error-behavior panic' has no effect yet",
             "redis.conf:7: 'list-max-ziplist-entries' is obsolete and ignored",
         ]
     );

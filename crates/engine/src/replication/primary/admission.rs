@@ -40,6 +40,9 @@ impl Server {
     }
 
     fn lacks_replicas(&self, needed: u64) -> bool {
-        self.config.int("min-replicas-max-lag") > 0 && (self.replication.replicas.good() as u64) < needed
+        // What a replica has written to it is nobody's affair but its own.
+        !self.replication.following.is_replica()
+            && self.config.int("min-replicas-max-lag") > 0
+            && (self.replication.replicas.good() as u64) < needed
     }
 }

@@ -152,7 +152,7 @@ impl Server {
 
     /// The part of the stream that is in memory, if the stream is kept.
     pub(crate) fn log_range(&self) -> Option<std::ops::RangeInclusive<u64>> {
-        self.log.is_active().then(|| self.log.start()..=self.log.end())
+        self.is_log_kept().then(|| self.log.start()..=self.log.end())
     }
 }
 

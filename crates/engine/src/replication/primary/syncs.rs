@@ -191,7 +191,7 @@ impl Server {
         }
         let _long = self.keyspace.hold_long();
         let _held = self.keyspace.lock_all();
-        if !self.log.is_active() {
+        if !self.is_log_kept() {
             self.change_stream_id();
         }
         self.want_log(LogReader::Replicas, true);

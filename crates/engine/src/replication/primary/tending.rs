@@ -53,7 +53,7 @@ impl Server {
 
     /// Only the first server of a chain sends PINGs: the others pass them on.
     fn sends_pings(&self) -> bool {
-        self.is_log_wanted(LogReader::Replicas)
+        self.is_log_wanted(LogReader::Replicas) && !self.replication.following.is_replica()
     }
 
     /// Has replicas asked how far they are, soon.
@@ -85,7 +85,7 @@ impl Server {
     fn end_backlog(&self, now: Now) {
         let (replicas, ttl_s) = (&self.replication.replicas, self.config.int("repl-backlog-ttl"));
         let alone_ms = now.unix_ms - replicas.alone_since_ms.load(Relaxed);
-        let is_due = ttl_s > 0 && alone_ms / 1000 > ttl_s && self.is_log_wanted(LogReader::Replicas);
+        let is_due = ttl_s > 0 && alone_ms / 1000 > ttl_s && self.sends_pings();
         if !is_due || replicas.syncs.is_awaited() {
             return;
         }

@@ -111,7 +111,7 @@ impl Server {
     }
 
     /// The offset up to which the append-only files are safe on the disk, if they are written.
-    pub(crate) fn synced_to(&self) -> Option<u64> {
+    pub fn synced_to(&self) -> Option<u64> {
         None
     }
 }

@@ -1,5 +1,284 @@
-//! Following another server.
+//! Following another server: whom, how far, and what that means for clients.
+//!
+//! The link itself is a thread of the process, which drives [`handshake`], [`payload`] and [`stream`] and applies what comes
+//! ([`apply`]). The primary's bytes go into this server's log as they came, so its offsets are the primary's, for its own
+//! files and replicas too; nothing that clients do here enters the log meanwhile.
+//!
+//! # Invariants
+//! - *gate-first*: whoever needs the log and the data to agree (a batch of the stream, the instant of a snapshot, a change of
+//!   roles) holds [`Following::gate`], and takes it before any stripe.
+//! - *one-link*: a link does nothing any more once [`Following::term`] is not the one that it began with.
+
+mod apply;
+mod failover;
+mod handshake;
+mod payload;
+mod report;
+mod roles;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+
+use parking_lot::Mutex;
+
+use crate::fault::{CmdResult, Fault};
+use crate::server::Server;
+use crate::session::Session;
+use crate::table::{CommandInfo, Flags};
+
+pub use apply::Applier;
+pub use failover::FailoverState;
+pub(crate) use failover::FailoverWish;
+pub use handshake::{Agreement, Handshake, Introduction, Refusal};
+pub use payload::Payload;
+pub(crate) use report::{add_following, answer_role};
+pub use stream::{StreamBatch, StreamError, StreamReader};
+
+/// Bits of what this server is.
+const IS_REPLICA: u8 = 1;
+const LINK_IS_DOWN: u8 = 2;
+
+/// What is told to who writes to a replica.
+const READ_ONLY: Fault = Fault::Text("READONLY You can't write against a read only replica.");
+const MASTER_DOWN: Fault =
+    Fault::Text("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.");
+
+/// How far a link is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LinkState {
+    /// It is to be made.
+    #[default]
+    Connect,
+    /// It is being made.
+    Connecting,
+    /// The two servers introduce each other.
+    Handshake,
+    /// All data comes, or is loaded.
+    Sync,
+    /// The stream comes.
+    Connected,
+}
+
+/// A server by the address that REPLICAOF names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Primary {
+    /// Name or address.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+}
 
 /// The server that is followed, if any.
 #[derive(Default)]
-pub struct Following {}
+pub struct Following {
+    /// 0 for a primary, nearly always.
+    flags: AtomicU8,
+    /// Raised by each change of whom this server follows.
+    term: AtomicU64,
+    /// *gate-first*.
+    pub gate: Mutex<()>,
+    state: Mutex<State>,
+    /// Offset up to which the stream is applied.
+    applied: AtomicU64,
+    /// Offset up to which bytes have come.
+    received: AtomicU64,
+    /// The database that is selected at the end of the log.
+    stream_db: AtomicU64,
+    /// Unix milliseconds when the primary was last heard.
+    heard_at_ms: AtomicI64,
+    /// The link's client; 0: none.
+    client_id: AtomicU64,
+    /// Commands of the stream that failed here.
+    pub(crate) errors: AtomicU64,
+    /// Bytes of the data that come; negative: nobody knows how many.
+    sync_total_bytes: AtomicI64,
+    sync_read_bytes: AtomicU64,
+    failover: failover::Failover,
+}
+
+#[derive(Default)]
+struct State {
+    primary: Option<Primary>,
+    link: LinkState,
+    /// The data are exactly what the log's ids and end say: a primary may go on from there.
+    is_exact: bool,
+    /// Unix milliseconds when the link was lost; 0: it never was there.
+    down_since_ms: i64,
+    /// The next handshake asks the other server to become the primary of this one.
+    takes_over: bool,
+}
+
+/// What a link is to do.
+#[derive(Clone, Debug)]
+pub struct LinkPlan {
+    /// *one-link*.
+    pub term: u64,
+    /// Whom to follow.
+    pub primary: Primary,
+    /// What to say of this server.
+    pub introduction: Introduction,
+}
+
+impl Following {
+    /// True if this server follows another.
+    #[inline]
+    pub fn is_replica(&self) -> bool {
+        self.flags.load(Relaxed) & IS_REPLICA != 0
+    }
+
+    /// True for a replica that has its primary's stream.
+    pub fn is_link_up(&self) -> bool {
+        self.flags.load(Relaxed) == IS_REPLICA
+    }
+
+    /// The number of the present link.
+    pub fn term(&self) -> u64 {
+        self.term.load(SeqCst)
+    }
+
+    /// Whom this server follows.
+    pub fn primary(&self) -> Option<Primary> {
+        self.state.lock().primary.clone()
+    }
+
+    /// False for a replica that does not have, or not wholly, what its log says.
+    pub(crate) fn is_exact(&self) -> bool {
+        let state = self.state.lock();
+        state.primary.is_none() || state.is_exact
+    }
+
+    /// Offset up to which the stream is applied.
+    pub fn applied(&self) -> u64 {
+        self.applied.load(Relaxed)
+    }
+
+    /// The database that is selected at the end of the log.
+    pub fn stream_db(&self) -> usize {
+        self.stream_db.load(Relaxed) as usize
+    }
+
+    /// True if this is the id of the link's client.
+    pub fn is_link(&self, client_id: u64) -> bool {
+        self.client_id.load(Relaxed) == client_id
+    }
+
+    /// Says which client the link is; 0: none.
+    pub fn set_link_client(&self, client_id: u64) {
+        self.client_id.store(client_id, Relaxed);
+    }
+
+    /// The primary was heard.
+    pub fn heard(&self, now_ms: i64) {
+        self.heard_at_ms.store(now_ms, Relaxed);
+    }
+
+    /// Bytes of the stream have come.
+    pub fn note_received(&self, bytes: usize) {
+        self.received.fetch_add(bytes as u64, Relaxed);
+    }
+
+    /// How much of the data has come, of how much: `None` if nobody knows.
+    pub fn note_sync(&self, total_bytes: Option<u64>, read_bytes: u64) {
+        self.sync_total_bytes.store(total_bytes.map_or(-1, |bytes| bytes as i64), Relaxed);
+        self.sync_read_bytes.store(read_bytes, Relaxed);
+    }
+
+    /// How far the link is.
+    pub fn set_link(&self, term: u64, link: LinkState, now_ms: i64) {
+        let mut state = self.state.lock();
+        if self.term() != term || state.primary.is_none() {
+            return;
+        }
+        if state.link == LinkState::Connected && link != LinkState::Connected {
+            state.down_since_ms = now_ms;
+        }
+        state.link = link;
+        self.publish(&state);
+    }
+
+    /// How far the link is, and since when it is down.
+    fn link(&self) -> (LinkState, i64) {
+        let state = self.state.lock();
+        (state.link, state.down_since_ms)
+    }
+
+    /// Where the next link goes, and how it begins; `None` for a primary.
+    pub fn plan(&self, server: &Server) -> Option<LinkPlan> {
+        let state = self.state.lock();
+        let config = &server.config;
+        let primary = state.primary.clone()?;
+        let announced = config.int("replica-announce-port");
+        let (port, tls_port) = (config.int("port"), config.int("tls-port"));
+        let port = match announced {
+            0 if config.bool("tls-replication") && tls_port != 0 => tls_port,
+            0 => port,
+            port => port,
+        };
+        let id = server.replication.ids.lock().id.clone();
+        let introduction = Introduction {
+            user: config.bytes("masteruser"),
+            password: config.bytes("masterauth"),
+            port: port as u16,
+            address: config.bytes("replica-announce-ip"),
+            position: state.is_exact.then(|| (id, server.log.end())),
+            takes_over: state.takes_over,
+        };
+        Some(LinkPlan { term: self.term(), primary, introduction })
+    }
+
+    fn publish(&self, state: &State) {
+        let is_down = state.primary.is_some() && state.link != LinkState::Connected;
+        let flags = if state.primary.is_some() { IS_REPLICA } else { 0 };
+        self.flags.store(if is_down { flags | LINK_IS_DOWN } else { flags }, SeqCst);
+    }
+}
+
+impl Server {
+    /// True for a replica that has lost its primary, and is not to answer from what it has.
+    #[inline]
+    pub fn is_stale(&self) -> bool {
+        self.replication.following.flags.load(Relaxed) & LINK_IS_DOWN != 0
+            && !self.config.bool("replica-serve-stale-data")
+    }
+
+    /// True if clients must not write here.
+    #[inline]
+    pub fn is_read_only(&self) -> bool {
+        self.replication.following.is_replica() && self.config.bool("replica-read-only")
+    }
+
+    /// True if memory has no limit here, since the primary keeps to one.
+    #[inline]
+    pub(crate) fn ignores_maxmemory(&self) -> bool {
+        self.replication.following.is_replica() && self.config.bool("replica-ignore-maxmemory")
+    }
+
+    /// What a client is told that this server, being a replica, does not serve.
+    #[inline]
+    pub(crate) fn admit_by_role(&self, session: &Session, info: &CommandInfo) -> CmdResult {
+        match self.replication.following.flags.load(Relaxed) {
+            0 => Ok(()),
+            _ => self.admit_to_replica(session, info),
+        }
+    }
+
+    #[cold]
+    fn admit_to_replica(&self, session: &Session, info: &CommandInfo) -> CmdResult {
+        let queued = session.multi.as_ref().filter(|_| info.spec.name == "exec");
+        let writes = info.spec.flags.contains(Flags::WRITE)
+            || queued.is_some_and(|multi| multi.flags().contains(Flags::WRITE));
+        if writes && self.is_read_only() {
+            return Err(READ_ONLY);
+        }
+        let is_allowed = info.spec.flags.contains(Flags::STALE)
+            && queued.is_none_or(|multi| {
+                multi.commands(self.registry).all(|queued| queued.info.spec.flags.contains(Flags::STALE))
+            });
+        if !is_allowed && self.is_stale() {
+            return Err(MASTER_DOWN);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,260 @@
+//! The handshake with a primary: lines in, commands out. It owns no socket and knows no time.
+//!
+//! ```text
+//!   PING -> [AUTH] REPLCONF listening-port .. [ip-address ..] capa .. -> PSYNC id offset -> FULLRESYNC | CONTINUE
+//! ```
+
+use resp::write_command;
+
+/// What a replica says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Introduction {
+    /// `masteruser`; empty: none.
+    pub user: Vec<u8>,
+    /// `masterauth`; empty: no AUTH is sent.
+    pub password: Vec<u8>,
+    /// The port that others reach it at.
+    pub port: u16,
+    /// `replica-announce-ip`; empty: the primary is to look at the connection.
+    pub address: Vec<u8>,
+    /// The stream it has, and the offset after what it has of it; none: it asks for everything.
+    pub position: Option<(String, u64)>,
+    /// The primary is to become a replica of this server: how FAILOVER hands over.
+    pub takes_over: bool,
+}
+
+/// What the primary has agreed to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Agreement {
+    /// All data comes, then the stream of this id from the offset on.
+    Full {
+        /// 40 hex digits.
+        id: String,
+        /// The offset that the data is of.
+        offset: u64,
+    },
+    /// The stream goes on from where it was; it may be called by another id from here on.
+    Partial {
+        /// That id.
+        id: Option<String>,
+    },
+}
+
+/// Why there is no agreement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// For the log.
+    Failed(String),
+    /// The primary cannot serve now, but will.
+    Later(String),
+}
+
+impl Refusal {
+    /// The words for the log.
+    pub fn text(&self) -> &str {
+        match self {
+            Refusal::Failed(text) | Refusal::Later(text) => text,
+        }
+    }
+}
+
+/// The answers that may still come, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Awaited {
+    Pong,
+    Auth,
+    Port,
+    Address,
+    Capabilities,
+    Sync,
+}
+
+/// A handshake on its way.
+#[derive(Debug)]
+pub struct Handshake {
+    introduction: Introduction,
+    awaited: Awaited,
+}
+
+impl Handshake {
+    /// At its start; `out` gets what to send first.
+    pub fn begin(introduction: Introduction, out: &mut Vec<u8>) -> Handshake {
+        write_command(out, [b"PING".as_slice()]);
+        Handshake { introduction, awaited: Awaited::Pong }
+    }
+
+    /// What the link is doing, in ROLE's words.
+    pub fn is_syncing(&self) -> bool {
+        self.awaited == Awaited::Sync
+    }
+
+    /// Takes a line of the primary, without its end; `out` gets what to send next. An empty line only says that the primary
+    /// is there.
+    pub fn take(&mut self, line: &[u8], out: &mut Vec<u8>) -> Result<Option<Agreement>, Refusal> {
+        if line.is_empty() {
+            return Ok(None);
+        }
+        let is_error = line[0] == b'-';
+        match self.awaited {
+            Awaited::Pong => {
+                if is_error && !is_about_permission(line) {
+                    return Err(Refusal::Failed(format!(
+                        "Error reply to PING from master: '{}'",
+                        shown(line)
+                    )));
+                }
+                self.introduce(out);
+            }
+            Awaited::Auth if is_error => {
+                return Err(Refusal::Failed(format!("Unable to AUTH to MASTER: {}", shown(line))));
+            }
+            Awaited::Auth => self.awaited = Awaited::Port,
+            // Whether it understands what it is told is the primary's affair.
+            Awaited::Port if self.introduction.address.is_empty() => self.awaited = Awaited::Capabilities,
+            Awaited::Port => self.awaited = Awaited::Address,
+            Awaited::Address => self.awaited = Awaited::Capabilities,
+            Awaited::Capabilities => {
+                self.ask(out);
+                self.awaited = Awaited::Sync;
+            }
+            Awaited::Sync => return agreement(line).map(Some),
+        }
+        Ok(None)
+    }
+
+    fn introduce(&mut self, out: &mut Vec<u8>) {
+        let Introduction { user, password, port, address, .. } = &self.introduction;
+        self.awaited = Awaited::Port;
+        if !password.is_empty() {
+            self.awaited = Awaited::Auth;
+            match user.is_empty() {
+                true => write_command(out, [b"AUTH".as_slice(), password]),
+                false => write_command(out, [b"AUTH".as_slice(), user, password]),
+            }
+        }
+        write_command(out, [b"REPLCONF".as_slice(), b"listening-port", port.to_string().as_bytes()]);
+        if !address.is_empty() {
+            write_command(out, [b"REPLCONF".as_slice(), b"ip-address", address]);
+        }
+        write_command(out, [b"REPLCONF".as_slice(), b"capa", b"eof", b"capa", b"psync2"]);
+    }
+
+    fn ask(&self, out: &mut Vec<u8>) {
+        let Some((id, offset)) = &self.introduction.position else {
+            return write_command(out, [b"PSYNC".as_slice(), b"?", b"-1"]);
+        };
+        // The protocol names the first byte that is wanted, and counts from 1.
+        let wanted = (offset + 1).to_string();
+        match self.introduction.takes_over {
+            true => write_command(out, [b"PSYNC".as_slice(), id.as_bytes(), wanted.as_bytes(), b"FAILOVER"]),
+            false => write_command(out, [b"PSYNC".as_slice(), id.as_bytes(), wanted.as_bytes()]),
+        }
+    }
+}
+
+/// A primary that wants a password, or a user, before it answers PING.
+fn is_about_permission(line: &[u8]) -> bool {
+    [b"-NOAUTH".as_slice(), b"-NOPERM", b"-ERR operation not permitted"]
+        .iter()
+        .any(|start| line.starts_with(start))
+}
+
+fn agreement(line: &[u8]) -> Result<Agreement, Refusal> {
+    let text = shown(line);
+    let words: Vec<&str> = text.split_ascii_whitespace().collect();
+    let id = |word: &str| (word.len() == 40).then(|| word.to_owned());
+    match words[..] {
+        ["+FULLRESYNC", name, offset] => {
+            let full = id(name).zip(offset.parse().ok()).map(|(id, offset)| Agreement::Full { id, offset });
+            full.ok_or_else(|| {
+                Refusal::Failed(format!("The primary's answer to PSYNC is not understood: {text}"))
+            })
+        }
+        ["+CONTINUE"] => Ok(Agreement::Partial { id: None }),
+        ["+CONTINUE", name] => Ok(Agreement::Partial { id: id(name) }),
+        ["-NOMASTERLINK", ..] | ["-LOADING", ..] => Err(Refusal::Later(format!(
+            "MASTER is currently unable to PSYNC but should be in the future: {text}"
+        ))),
+        _ => Err(Refusal::Failed(format!("Unexpected reply to PSYNC from master: {text}"))),
+    }
+}
+
+fn shown(line: &[u8]) -> String {
+    String::from_utf8_lossy(line).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: &str = "0123456789abcdef0123456789abcdef01234567";
+
+    fn words(mut sent: &[u8]) -> String {
+        let (mut batch, mut all) = (resp::Batch::new(), Vec::new());
+        while !sent.is_empty() {
+            let used = resp::Decoder::new().decode(sent, &resp::DecodeLimits::default(), 1, &mut batch);
+            let used = used.expect("commands");
+            let args = batch.command(0, sent);
+            all.push(args.iter().map(|arg| String::from_utf8_lossy(arg)).collect::<Vec<_>>().join(" "));
+            sent = &sent[used..];
+        }
+        all.join("|")
+    }
+
+    /// What is sent in answer to each line, and how it ends.
+    fn play(introduction: Introduction, lines: &[&str]) -> (String, Result<Option<Agreement>, Refusal>) {
+        let mut out = Vec::new();
+        let mut handshake = Handshake::begin(introduction, &mut out);
+        let mut end = Ok(None);
+        for line in lines {
+            assert_eq!(end, Ok(None), "nothing follows the end");
+            end = handshake.take(line.as_bytes(), &mut out);
+        }
+        (words(&out), end)
+    }
+
+    #[test]
+    fn a_replica_without_data_asks_for_everything() {
+        let lines = ["+PONG", "+OK", "+OK", "", &format!("+FULLRESYNC {ID} 17")];
+        let (sent, end) = play(Introduction { port: 7000, ..Introduction::default() }, &lines);
+        assert_eq!(sent, "PING|REPLCONF listening-port 7000|REPLCONF capa eof capa psync2|PSYNC ? -1");
+        assert_eq!(end, Ok(Some(Agreement::Full { id: ID.to_owned(), offset: 17 })));
+    }
+
+    #[test]
+    fn a_replica_with_data_asks_for_the_next_byte() {
+        let introduction = Introduction {
+            user: b"u".to_vec(),
+            password: b"p".to_vec(),
+            port: 1,
+            address: b"10.0.0.9".to_vec(),
+            position: Some((ID.to_owned(), 99)),
+            takes_over: true,
+        };
+        // What a primary says to REPLCONF does not matter.
+        let lines = ["-NOAUTH Authentication required.", "+OK", "-ERR what?", "+OK", "+OK", "+CONTINUE"];
+        let (sent, end) = play(introduction, &lines);
+        let expected = format!(
+            "PING|AUTH u p|REPLCONF listening-port 1|REPLCONF ip-address 10.0.0.9|REPLCONF capa eof capa psync2|PSYNC {ID} 100 FAILOVER"
+        );
+        assert_eq!(sent, expected);
+        assert_eq!(end, Ok(Some(Agreement::Partial { id: None })));
+    }
+
+    #[test]
+    fn refusals() {
+        let plain = Introduction::default();
+        let with_password = Introduction { password: b"p".to_vec(), ..plain.clone() };
+        for (introduction, lines, text) in [
+            (&plain, &["-ERR no"][..], "Error reply to PING from master: '-ERR no'"),
+            (&with_password, &["+PONG", "-WRONGPASS x"], "Unable to AUTH to MASTER: -WRONGPASS x"),
+            (&plain, &["+PONG", "+OK", "+OK", "-ERR x"], "Unexpected reply to PSYNC from master: -ERR x"),
+            (&plain, &["+PONG", "+OK", "+OK", "+FULLRESYNC x 1"], "not understood"),
+        ] {
+            let end = play(introduction.clone(), lines).1;
+            assert!(matches!(&end, Err(Refusal::Failed(said)) if said.contains(text)), "{end:?}");
+        }
+        let later = play(plain, &["+PONG", "+OK", "+OK", "-NOMASTERLINK Can't SYNC"]).1;
+        assert!(matches!(later, Err(Refusal::Later(_))), "{later:?}");
+    }
+}
