@@ -6,7 +6,7 @@ use std::task::Waker;
 use engine::output::Output;
 use engine::replication::primary::{Feed, Next};
 use engine::testing::Harness;
-use journal::storage::SimulatedStorage;
+use journal::storage::{Faults, SimulatedStorage};
 use rdb::Piece;
 
 /// What the feed sends until it waits for something.
@@ -289,4 +289,16 @@ fn a_slow_replica_keeps_the_log_and_a_lost_one_does_not() {
     // Nobody needs what was kept for the synchronization either.
     harness.server.replication.replicas.syncs.tend_spools();
     assert!(harness.server.log.kept_bytes() < 3_000_000, "what is sent goes");
+}
+
+#[test]
+fn a_synchronization_that_cannot_begin_ends_the_link() {
+    let mut harness = harness();
+    harness.on(1).run("PSYNC ? -1");
+    let mut feed = harness.feed.take().expect("a replica");
+    let storage = SimulatedStorage::new(1);
+    storage.set_faults(Faults { other: 1000, ..Faults::default() });
+    assert!(harness.server.begin_sync(&storage).is_none() && !harness.server.persistence.is_saving());
+    let (sent, next) = pump(&mut harness, &mut feed);
+    assert!(sent.is_empty() && matches!(next, Next::End(_)));
 }

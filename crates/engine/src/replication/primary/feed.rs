@@ -29,6 +29,8 @@ use crate::server::Server;
 
 /// Between two empty lines that tell a replica that its synchronization is being prepared.
 const NEWLINE_INTERVAL_US: u64 = 1_000_000;
+/// Why a connection is closed whose synchronization cannot be ended: the replica comes again.
+const SYNC_FAILED: &str = "its full synchronization failed";
 /// Between two looks at a file that is being written.
 const FILE_INTERVAL_US: u64 = 5_000;
 
@@ -165,6 +167,7 @@ impl Feed {
     fn step(&mut self, server: &Server, now: Now, waker: &Waker, out: &mut Output) -> Option<Next> {
         match &mut self.state {
             State::Waits => match self.replica.sync() {
+                Some(sync) if sync.has_failed() => Some(Next::End(SYNC_FAILED.to_owned())),
                 Some(sync) => {
                     if !self.replica.is_silent {
                         let line = format!("+FULLRESYNC {} {}\r\n", sync.id, sync.offset);
@@ -230,7 +233,7 @@ impl Feed {
     fn prepare(&mut self, server: &Server, now: Now, out: &mut Output) -> Option<Next> {
         let State::Prepares(sync) = &self.state else { unreachable!("feed-state: looked at before") };
         if sync.has_failed() {
-            return Some(Next::End("its full synchronization failed".to_owned()));
+            return Some(Next::End(SYNC_FAILED.to_owned()));
         }
         let greeting = &self.replica.greeting;
         let is_marked = greeting.takes_marked_end
@@ -254,7 +257,7 @@ impl Feed {
             return Some(Next::Wake);
         }
         if sync.has_failed() {
-            return Some(Next::End("its full synchronization failed".to_owned()));
+            return Some(Next::End(SYNC_FAILED.to_owned()));
         }
         // Asked before how much there is: what is whole does not grow.
         let is_made = sync.is_made();

@@ -14,7 +14,6 @@ use std::sync::{Arc, Weak};
 use base::limits::{REPLICA_FETCH_BYTES, SYNC_LOG_BYTES_MAX};
 use journal::log::Consumer;
 use journal::storage::{Result as StorageResult, Storage, StoredFile, append_all};
-use parking_lot::Mutex;
 
 const IS_MADE: u8 = 1;
 const HAS_FAILED: u8 = 2;
@@ -22,23 +21,26 @@ const HAS_FAILED: u8 = 2;
 /// A file that one thread writes and others read up to what is written.
 #[derive(Default)]
 struct Spool {
-    file: Mutex<Option<Arc<dyn StoredFile>>>,
+    /// None: it could not be made.
+    file: Option<Arc<dyn StoredFile>>,
     written: AtomicU64,
 }
 
 impl Spool {
     /// Makes the file, which has a name for a moment only.
-    fn open(&self, storage: &dyn Storage, name: &str) -> StorageResult<()> {
+    fn open(storage: &dyn Storage, name: &str) -> StorageResult<Spool> {
         let path = Path::new(name);
         let file = storage.create(path)?;
         storage.remove(path)?;
-        *self.file.lock() = Some(file);
-        Ok(())
+        Ok(Spool { file: Some(file), written: AtomicU64::new(0) })
+    }
+
+    fn file(&self) -> &dyn StoredFile {
+        self.file.as_deref().expect("spool-open: of a synchronization that failed nothing is used")
     }
 
     fn append(&self, bytes: &[u8]) -> StorageResult<()> {
-        let file = self.file.lock().clone().expect("spool-open: it is opened before it is written to");
-        append_all(&*file, bytes)?;
+        append_all(self.file(), bytes)?;
         self.written.fetch_add(bytes.len() as u64, Release);
         Ok(())
     }
@@ -49,18 +51,31 @@ impl Spool {
 
     /// What is written from `at` on, but no more than a fetch takes.
     fn read(&self, at: u64) -> StorageResult<Vec<u8>> {
-        let file = self.file.lock().clone().expect("spool-open: it is opened before it is read from");
         let wanted = (self.written() - at).min(REPLICA_FETCH_BYTES as u64) as usize;
         let mut bytes = vec![0; wanted];
         let mut filled = 0;
         while filled < wanted {
-            match file.read_at(at + filled as u64, &mut bytes[filled..])? {
+            match self.file().read_at(at + filled as u64, &mut bytes[filled..])? {
                 0 => break,
                 read => filled += read,
             }
         }
         bytes.truncate(filled);
         Ok(bytes)
+    }
+}
+
+/// The files of a synchronization.
+#[derive(Default)]
+pub(super) struct Spools {
+    payload: Spool,
+    stream: Spool,
+}
+
+impl Spools {
+    /// Makes them. `name` is a file's, and tells it from all others.
+    pub(super) fn open(storage: &dyn Storage, name: &str) -> StorageResult<Spools> {
+        Ok(Spools { payload: Spool::open(storage, name)?, stream: Spool::open(storage, name)? })
     }
 }
 
@@ -80,16 +95,17 @@ pub struct FullSync {
 }
 
 impl FullSync {
-    pub(super) fn new(id: String, offset: u64, mark: String) -> FullSync {
-        let (payload, stream) = (Spool::default(), Spool::default());
+    pub(super) fn new(id: String, offset: u64, mark: String, spools: Spools) -> FullSync {
+        let Spools { payload, stream } = spools;
         let (state, takers) = (AtomicU8::new(0), AtomicUsize::new(0));
         FullSync { id, offset, mark, payload, stream, state, takers }
     }
 
-    /// Makes the spools. `name` is a file's, and tells it from all others.
-    pub(super) fn open(&self, storage: &dyn Storage, name: &str) -> StorageResult<()> {
-        self.payload.open(storage, name)?;
-        self.stream.open(storage, name)
+    /// One that could not begin.
+    pub(super) fn failed() -> FullSync {
+        let sync = FullSync::new(String::new(), 0, String::new(), Spools::default());
+        sync.finish(false);
+        sync
     }
 
     /// Appends to the payload. Once nobody needs it nothing is written, and nobody can take part in it any more.

@@ -11,7 +11,7 @@ use journal::storage::Storage;
 use parking_lot::{Condvar, Mutex};
 use rdb::{Compression, RecordEncoder, VERSION_WRITTEN, crc64};
 
-use super::full_sync::{FullSync, LogSpool};
+use super::full_sync::{FullSync, LogSpool, Spools};
 use super::replica::{Filter, Replica};
 use crate::letter::Letter;
 use crate::persistence::saving::{Save, SavePurpose};
@@ -134,26 +134,39 @@ impl Server {
             replicas.syncs.put_back(due, now_ms);
             return None;
         }
+        let number = replicas.syncs.count.fetch_add(1, Relaxed);
+        let spools = Spools::open(storage, &format!("temp-sync-{}-{number}.rdb", self.process.pid));
+        let spools = match spools {
+            Ok(spools) => spools,
+            Err(error) => {
+                self.host.log(&format!("A full synchronization cannot begin: {error}"));
+                if filter.is_none() {
+                    self.persistence.let_go();
+                }
+                let failed = Arc::new(FullSync::failed());
+                due.iter().for_each(|replica| replica.join(&failed));
+                self.nudge(&due);
+                return None;
+            }
+        };
         self.keep_backlog();
         // Nothing that follows the snapshot's instant gets lost before the spool takes care of it.
-        let consumer = self.log.consumer(self.log.end(), true);
-        let consumer = consumer.expect("log-end: the end of the log can be read from");
+        let consumer = loop {
+            // So much may be written in between that this end is no more in memory.
+            if let Ok(consumer) = self.log.consumer(self.log.end(), true) {
+                break consumer;
+            }
+        };
         let save = filter.is_none().then(|| self.begin_save(SavePurpose::Sync));
         let offset = save.as_ref().map_or_else(|| self.log.forget_db(), |save| save.log_offset);
-        let number = replicas.syncs.count.fetch_add(1, Relaxed);
         let id = self.replication.ids.lock().id.clone();
-        let sync = Arc::new(FullSync::new(id, offset, self.random_mark()));
-        let opened = sync.open(storage, &format!("temp-sync-{}-{number}.rdb", self.process.pid));
-        if let Err(error) = &opened {
-            self.host.log(&format!("A full synchronization cannot begin: {error}"));
-            sync.finish(false);
-        }
+        let sync = Arc::new(FullSync::new(id, offset, self.random_mark(), spools));
         for replica in &due {
             replica.join(&sync);
         }
-        if let (Some(filter), true) = (filter, opened.is_ok()) {
+        if let Some(filter) = filter {
             sync.finish(sync.write(&self.filtered_payload(filter)).is_ok());
-        } else if save.is_some() {
+        } else {
             self.notice(&format!("Starting BGSAVE for SYNC: {} replicas, at offset {offset}", due.len()));
             replicas.syncs.queue.lock().making = Some(sync.clone());
         }
