@@ -92,6 +92,8 @@ fn counters_and_bits() {
         BITFIELD b SET u8 0 5 INCRBY u8 0 1 => BITFIELD b SET u8 0 5 INCRBY u8 0 1
         BITFIELD b SET u8 0 6 =>
         BITFIELD b OVERFLOW FAIL INCRBY u8 0 1000 =>
+        BITFIELD b OVERFLOW FAIL INCRBY u8 80 1000 => BITFIELD b OVERFLOW FAIL INCRBY u8 80 1000
+        BITFIELD b OVERFLOW FAIL INCRBY u8 80 1000 =>
         BITFIELD_RO b GET u8 0 =>
         BITOP AND d b none => BITOP AND d b none
         BITOP NOT d none => BITOP NOT d none
@@ -446,6 +448,13 @@ fn streams() {
         XTRIM x MAXLEN 1 => XTRIM x MAXLEN 1
         XTRIM x MAXLEN 100 =>
         XTRIM x MAXLEN ~ 0 => XTRIM x MAXLEN = 0
+        XTRIM x MINID ~ 99999999999999-90 =>
+        XADD y 1-1 a b => XADD y 1-1 a b
+        XADD y MINID ~ 3 LIMIT 0 2-1 a b => XADD y MINID = 1-1 2-1 a b
+        XADD y MAXLEN ~ 0 LIMIT 0 3-1 a b => XADD y MAXLEN = 0 3-1 a b
+        XADD y MINID ~ 3 4-1 a b => XADD y MINID = 4-1 4-1 a b
+        XTRIM y MINID ~ 5 LIMIT 0 => XTRIM y MINID = 18446744073709551615-18446744073709551615
+        DEL y => DEL y
         XADD x 99999999999999-90 a b => XADD x 99999999999999-90 a b
         XDEL x 99999999999999-90 5-5 => XDEL x 99999999999999-90 5-5
         XDEL x 5-5 =>

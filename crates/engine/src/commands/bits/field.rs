@@ -219,8 +219,9 @@ pub(crate) fn bitfield(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>)
     let last_written =
         operations.iter().filter(|operation| operation.writes()).map(Operation::last_byte).max();
     let Some(last_written) = last_written else { return read(ctx, key, &operations, reply) };
-    let mut changed = false;
+    let (mut changed, mut has_grown) = (false, false);
     let replies: Vec<Option<i64>> = edit(ctx, key, last_written + 1, |bytes, grew| {
+        has_grown = grew;
         let run = |operation: &Operation| {
             let (reply, differs) = operation.run(bytes);
             changed |= operation.writes() && reply.is_some() && (grew || differs);
@@ -230,6 +231,9 @@ pub(crate) fn bitfield(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>)
     })?;
     if changed {
         ctx.notify(Event::String, "setbit", key);
+    } else if has_grown {
+        // What overflows leaves the string longer all the same. Redis forgets to tell of that.
+        ctx.stats().dirty.add(1);
     }
     reply.array(replies.len());
     for value in replies {

@@ -191,7 +191,7 @@ fn bound(
     let show = |id: StreamId| Shown::new(id).as_bytes().to_vec();
     Ok(Some(match trimming.trim {
         Trim::MaxLen(max) => (b"MAXLEN", if is_exact { max } else { len }.to_string().into_bytes()),
-        Trim::MinId(min) => (b"MINID", show(if is_exact { min } else { first_id.unwrap_or_default() })),
+        Trim::MinId(min) => (b"MINID", show(if is_exact { min } else { first_id.unwrap_or(StreamId::MAX) })),
     }))
 }
 
