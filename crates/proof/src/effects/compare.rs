@@ -85,8 +85,7 @@ fn in_one_form(command: &[u8], effects: Vec<Effect>) -> Vec<Effect> {
     let mut formed: Vec<Effect> = Vec::new();
     for mut effect in effects {
         let words = &mut effect.words;
-        if is_group_fact(words) && !is(command, "xgroup") {
-            // Redis 7.0 does not tell how many entries a group has read, nor of a consumer that was given nothing.
+        if is_group_fact(command, words) {
             continue;
         }
         if is(&words[0], "xadd") || is(&words[0], "xtrim") {
@@ -116,10 +115,12 @@ fn in_one_form(command: &[u8], effects: Vec<Effect>) -> Vec<Effect> {
     formed
 }
 
-/// Facts about groups beside what is pending.
-fn is_group_fact(words: &[Vec<u8>]) -> bool {
-    is(&words[0], "xgroup")
-        && words.get(1).is_some_and(|word| is(word, "setid") || is(word, "createconsumer"))
+/// Facts about groups beside what is pending: Redis 7.0 does not tell how many entries a group has read by reading, and
+/// makes no consumer that it has nothing to give.
+fn is_group_fact(command: &[u8], words: &[Vec<u8>]) -> bool {
+    let is_sub = |name| words.get(1).is_some_and(|word| is(word, name));
+    let is_consumer = is_sub("createconsumer") || is_sub("delconsumer");
+    is(&words[0], "xgroup") && (is_consumer || is_sub("setid") && !is(command, "xgroup"))
 }
 
 /// `MAXLEN = 2` and `MAXLEN 2` mean the same, and `LIMIT` means nothing to a replica.
