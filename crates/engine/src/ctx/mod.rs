@@ -127,6 +127,12 @@ impl<'a> Ctx<'a> {
         if self.worker.copies_primary { i64::MIN } else { self.worker.now.unix_ms }
     }
 
+    /// True if what runs is a primary's stream, which says what has happened.
+    #[inline]
+    pub fn copies_primary(&self) -> bool {
+        self.worker.copies_primary
+    }
+
     /// True if reads leave what has ended in its place, since this server's primary will say that it is gone.
     #[inline]
     pub fn keeps_expired(&self) -> bool {

@@ -85,7 +85,9 @@ impl Options {
             };
         };
         let nodes_limit = match (approximate, limit) {
-            (false, Some(_)) => return Err(EXACT_LIMIT),
+            // Redis leaves the word where it tells others of the exact bound.
+            (false, Some(_)) if !ctx.copies_primary() => return Err(EXACT_LIMIT),
+            (false, Some(_)) => None,
             (false, None) => None,
             // No limit at all.
             (true, Some(0)) => Some(usize::MAX),
