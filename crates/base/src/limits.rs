@@ -239,6 +239,13 @@ pub const JOURNAL_MARK_BYTES: u64 = 1024 * 1024;
 /// Time between two attempts to write after the disk failed, in microseconds.
 pub const JOURNAL_RETRY_US: u64 = 100_000;
 
+/// How long the writer of the append-only files rests after it wrote, unless every write is to be synced, in microseconds:
+/// what is appended meanwhile is written together.
+pub const JOURNAL_REST_US: u64 = 1_000;
+
+/// Bytes of append-only files that a rewrite made superfluous and that are kept all the same, for replicas that fell behind.
+pub const JOURNAL_HISTORY_BYTES: u64 = 256 * MIB;
+
 /// Longest line of a manifest that is read, as Redis has it.
 pub const MANIFEST_LINE_BYTES_MAX: usize = 1024;
 

@@ -225,12 +225,21 @@ pub struct Clients {
 impl Clients {
     /// Adds a connection, with the next id.
     pub fn open(&self, peer: Peer, worker: u16, now_ms: i64) -> Arc<Client> {
+        let client = self.unlisted(peer, now_ms);
+        client.worker.store(worker, Relaxed);
+        self.shards[client.id as usize % SHARDS].lock().insert(client.id, client.clone());
+        self.connected.fetch_add(1, Relaxed);
+        client
+    }
+
+    /// A connection with the next id that nobody sees: the server's own.
+    pub(crate) fn unlisted(&self, peer: Peer, now_ms: i64) -> Arc<Client> {
         let id = self.next_id.fetch_add(1, Relaxed) + 1;
-        let client = Arc::new(Client {
+        Arc::new(Client {
             id,
             peer,
             created_s: now_ms / 1000,
-            worker: AtomicU16::new(worker),
+            worker: AtomicU16::new(0),
             token: AtomicU32::new(u32::MAX),
             fd: AtomicI32::new(-1),
             last_active_ms: AtomicI64::new(now_ms),
@@ -257,10 +266,7 @@ impl Clients {
             blocked: AtomicBool::new(false),
             kill: AtomicBool::new(false),
             identity: Mutex::new(None),
-        });
-        self.shards[id as usize % SHARDS].lock().insert(id, client.clone());
-        self.connected.fetch_add(1, Relaxed);
-        client
+        })
     }
 
     /// Removes a connection.

@@ -462,7 +462,7 @@ fn admit<'s>(
         )));
     }
     server.admit_by_role(session, info)?;
-    server.admit_by_persistence(info)?;
+    server.admit_by_persistence(info, session.multi.as_ref().map(|multi| multi.flags()))?;
     server.admit_by_replicas(info, session)?;
     if server.config.hot().maxmemory_bytes() > 0 {
         admit_to_memory(server, worker, session, info, args)?;

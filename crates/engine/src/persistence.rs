@@ -3,15 +3,27 @@
 //!
 //! Reading and writing is the host's ([`crate::server::Host::save`]), on threads of its own; nothing here waits for a disk.
 
+pub mod command_base;
+pub mod files;
 pub mod loading;
+pub mod replaying;
+pub mod rewriting;
 pub mod saving;
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering::AcqRel, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering::AcqRel, Ordering::Relaxed, Ordering::Release,
+};
+
+use journal::files::{Sizes, Status};
 
 use crate::fault::{CmdResult, Fault};
+use crate::propagation::may_leave_effects;
 use crate::server::Server;
 use crate::table::{CommandInfo, Flags};
+use files::Files;
 use loading::Loading;
+use rewriting::Rewriting;
+use saving::SavePurpose;
 
 /// After a save that failed, the save points wait so long before they try again.
 const RETRY_AFTER_S: i64 = 5;
@@ -19,12 +31,16 @@ const RETRY_AFTER_S: i64 = 5;
 /// Bits of what holds commands back.
 const IS_LOADING: u8 = 1;
 const CANNOT_SAVE: u8 = 2;
+const CANNOT_APPEND: u8 = 4;
 
 /// The state of the data's files.
 pub struct Persistence {
     /// Why some commands are refused now; 0 nearly always.
     refusals: AtomicU8,
-    is_saving: AtomicBool,
+    /// What a snapshot is taken for now; 0: none is ([`SavePurpose`]).
+    running: AtomicU8,
+    /// BGSAVE is to begin as soon as nothing else runs.
+    is_save_scheduled: AtomicBool,
     /// Unix seconds of the last save that succeeded (or of the start), and of the last attempt's beginning.
     saved_at_s: AtomicI64,
     tried_at_s: AtomicI64,
@@ -39,13 +55,18 @@ pub struct Persistence {
     pub(crate) kept_peak_bytes: AtomicU64,
     /// What is being loaded.
     pub loading: Loading,
+    /// The append-only files.
+    pub files: Files,
+    /// How they are rewritten.
+    pub rewriting: Rewriting,
 }
 
 impl Persistence {
     pub(crate) fn new(now_s: i64) -> Persistence {
         Persistence {
             refusals: AtomicU8::new(0),
-            is_saving: AtomicBool::new(false),
+            running: AtomicU8::new(0),
+            is_save_scheduled: AtomicBool::new(false),
             saved_at_s: AtomicI64::new(now_s),
             tried_at_s: AtomicI64::new(0),
             changes_saved: AtomicU64::new(0),
@@ -55,6 +76,8 @@ impl Persistence {
             keys_total: AtomicU64::new(0),
             kept_peak_bytes: AtomicU64::new(0),
             loading: Loading::default(),
+            files: Files::default(),
+            rewriting: Rewriting::default(),
         }
     }
 
@@ -63,9 +86,19 @@ impl Persistence {
         self.saved_at_s.load(Relaxed)
     }
 
-    /// True while a snapshot is written.
+    /// What a snapshot is written for, if one is.
+    pub fn running(&self) -> Option<SavePurpose> {
+        SavePurpose::ALL.into_iter().find(|purpose| *purpose as u8 == self.running.load(Relaxed))
+    }
+
+    /// True while a snapshot is written, but for the append-only files.
     pub fn is_saving(&self) -> bool {
-        self.is_saving.load(Relaxed)
+        self.running().is_some_and(|purpose| purpose != SavePurpose::Rewrite)
+    }
+
+    /// True while the append-only files are rewritten.
+    pub fn is_rewriting(&self) -> bool {
+        self.running() == Some(SavePurpose::Rewrite)
     }
 
     /// True if the last save failed.
@@ -85,7 +118,7 @@ impl Persistence {
 
     /// Seconds since the running save began.
     pub fn running_for_s(&self, now_s: i64) -> Option<i64> {
-        self.is_saving().then(|| now_s - self.tried_at_s.load(Relaxed))
+        self.running().is_some().then(|| now_s - self.tried_at_s.load(Relaxed))
     }
 
     /// Saves that succeeded since the start.
@@ -101,20 +134,23 @@ impl Persistence {
         }
     }
 
-    /// Claims the right to save; false if a save runs.
-    pub(crate) fn claim(&self, now_s: i64) -> bool {
-        let claimed = !self.is_saving.swap(true, AcqRel);
+    /// Claims the right to take a snapshot (*one-save*); false if somebody has it.
+    pub(crate) fn claim(&self, purpose: SavePurpose, now_s: i64) -> bool {
+        let claimed = self.running.compare_exchange(0, purpose as u8, AcqRel, Relaxed).is_ok();
         if claimed {
             self.tried_at_s.store(now_s, Relaxed);
         }
         claimed
     }
-}
 
-impl Persistence {
-    /// Gives the right to save back that [`Persistence::claim`] gave.
+    /// Gives back the right that [`Persistence::claim`] gave.
     pub(crate) fn let_go(&self) {
-        self.is_saving.store(false, Relaxed);
+        self.running.store(0, Release);
+    }
+
+    /// Has BGSAVE begin as soon as nothing else runs.
+    pub(crate) fn schedule_save(&self) {
+        self.is_save_scheduled.store(true, Relaxed);
     }
 }
 
@@ -125,29 +161,58 @@ impl Server {
         changes.saturating_sub(self.persistence.changes_saved.load(Relaxed))
     }
 
-    /// What a command is told while the data is loaded, or cannot be saved.
+    /// What a command is told while the data is loaded, or cannot be saved. `queued` are the flags of the transaction that
+    /// it would run.
     #[inline]
-    pub(crate) fn admit_by_persistence(&self, info: &CommandInfo) -> CmdResult {
+    pub(crate) fn admit_by_persistence(&self, info: &CommandInfo, queued: Option<Flags>) -> CmdResult {
         match self.persistence.refusals.load(Relaxed) {
             0 => Ok(()),
-            refusals => self.refuse_by_persistence(info, refusals),
+            refusals => self.refuse_by_persistence(info, queued, refusals),
         }
     }
 
     #[cold]
-    fn refuse_by_persistence(&self, info: &CommandInfo, refusals: u8) -> CmdResult {
-        let flags = info.spec.flags;
-        if refusals & IS_LOADING != 0 && !flags.contains(Flags::LOADING) {
+    fn refuse_by_persistence(&self, info: &CommandInfo, queued: Option<Flags>, refusals: u8) -> CmdResult {
+        if refusals & IS_LOADING != 0 && !info.spec.flags.contains(Flags::LOADING) {
             return Err(Fault::Text("LOADING Redis is loading the dataset in memory"));
         }
-        let writes = flags.contains(Flags::WRITE);
+        // PING tells that writes fail, as in Redis.
+        if !may_leave_effects(info, queued) && info.spec.name != "ping" {
+            return Ok(());
+        }
         let must_save = self.config.bool("stop-writes-on-bgsave-error") && !self.save_points().is_empty();
-        if refusals & CANNOT_SAVE != 0 && writes && must_save {
+        if refusals & CANNOT_SAVE != 0 && must_save {
             return Err(Fault::Text(
                 "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk. Commands that may modify the data set are disabled, because this instance is configured to report errors during writes if RDB snapshotting fails (stop-writes-on-bgsave-error option). Please check the Redis logs for details about the RDB error.",
             ));
         }
+        if refusals & CANNOT_APPEND != 0
+            && let Some(error) = self.persistence.files.error()
+        {
+            let words = files::system_words(&error);
+            return Err(Fault::owned(format!("MISCONF Errors writing to the AOF file: {words}")));
+        }
         Ok(())
+    }
+
+    /// Takes over how the writer of the append-only files does, and says so in the log where that changed.
+    pub fn note_files(&self, status: &Status, sizes: Sizes) {
+        match self.persistence.files.take_over(status, sizes) {
+            None => {}
+            Some(Some(error)) => {
+                let was_refused = self.persistence.refusals.load(Relaxed) & CANNOT_APPEND != 0;
+                self.persistence.refuse(CANNOT_APPEND, true);
+                if !was_refused {
+                    self.host.log(&format!(
+                        "The append-only files cannot be written: {error}. Commands that write are refused until they can."
+                    ));
+                }
+            }
+            Some(None) => {
+                self.persistence.refuse(CANNOT_APPEND, false);
+                self.host.log("The append-only files are written again.");
+            }
+        }
     }
 
     /// The pairs of directive `save`: so many seconds, so many changes.
@@ -157,13 +222,21 @@ impl Server {
         words.chunks_exact(2).map(|pair| (number(&pair[0]), number(&pair[1]) as u64)).collect()
     }
 
-    /// Begins a save if a save point is reached, or if one was scheduled. To be called every now and then.
+    /// Begins what is due: a save or a rewrite that was scheduled, that a save point asks for, or the growth of the
+    /// append-only files. To be called every now and then.
     pub fn check_save_points(&self, now_s: i64) {
         let state = &self.persistence;
-        if state.is_saving() || state.is_loading() {
+        if state.running().is_some() || state.is_loading() {
+            return;
+        }
+        if self.begin_due_rewrite(now_s) {
             return;
         }
         if state.cannot_save() && now_s - state.tried_at_s.load(Relaxed) <= RETRY_AFTER_S {
+            return;
+        }
+        if state.is_save_scheduled.swap(false, Relaxed) {
+            let _ = self.save_in_background();
             return;
         }
         let (changes, elapsed_s) = (self.unsaved_changes(), now_s - state.saved_at_s());

@@ -17,7 +17,7 @@ use crate::config::Config;
 use crate::ctx::Event;
 use crate::letter::Letter;
 use crate::monitor::Monitors;
-use crate::persistence::{Persistence, saving::Save};
+use crate::persistence::{Persistence, rewriting::Rewritten, saving::Save};
 use crate::propagation::LogReaders;
 use crate::pubsub::{self, Channels, EventMask};
 use crate::replication::Replication;
@@ -151,6 +151,29 @@ pub trait Host: Send + Sync {
     fn save_in_background(&self);
     /// Whom this server follows has changed, and `term` is its number now: the thread of the link is to look.
     fn follow(&self, _term: u64) {}
+    /// Begins append-only files anew, for all that is in the log from now on; returns once they are there. The error says
+    /// what failed, and why.
+    fn begin_files(&self, _server: &Server) -> Result<(), String> {
+        Err("there is nobody to write append-only files".to_owned())
+    }
+    /// Ends the append-only files; returns once they are safe, or cannot be.
+    fn end_files(&self, _server: &Server) {}
+    /// Has another thread call [`Server::follow_appendonly`].
+    fn follow_appendonly(&self) {}
+    /// Has another thread call [`Server::finish_rewrite`].
+    fn rewrite_in_background(&self) {}
+    /// Prepares for a rewrite of the append-only files, before its snapshot is taken.
+    fn begin_rewrite(&self, _server: &Server) -> Result<(), String> {
+        Err("there is nobody to write append-only files".to_owned())
+    }
+    /// Makes a snapshot the base of the append-only files. It is walked wholly even if that fails.
+    fn rewrite(&self, server: &Server, save: &Save) -> Result<Rewritten, String> {
+        self.save(server, save).map(|()| Rewritten::Done)
+    }
+    /// Loads the append-only files anew, in place of the data.
+    fn reload_files(&self, _server: &Server) -> Result<(), String> {
+        Err("there are no append-only files".to_owned())
+    }
     /// CPU time of the process so far.
     fn cpu_seconds(&self) -> CpuSeconds;
     /// Resident bytes of the process.

@@ -25,6 +25,8 @@ pub struct Worker {
     pub rng: fastrand::Rng,
     /// The instant of the batch that runs.
     pub now: Now,
+    /// By how much the machine's clock is ahead of `now`.
+    pub(crate) wall_ms_ahead: i64,
     /// When the turn of the connection that runs is over (`now.mono_us`): it goes on in its next.
     pub turn_ends_us: u64,
     /// What the command that just ran left to the long lane.
@@ -69,6 +71,7 @@ impl Worker {
             stats,
             rng: fastrand::Rng::with_seed(seed),
             now,
+            wall_ms_ahead: 0,
             turn_ends_us: u64::MAX,
             deferred: None,
             blocked: None,

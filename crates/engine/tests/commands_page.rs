@@ -28,7 +28,7 @@ const ADDED_BY_7_4: &[&str] = &[
 const MISSING: &[(&str, &[&str])] = &[
     (
         "come with the journal (persistence and replication)",
-        &["bgrewriteaof", "failover", "psync", "replconf", "replicaof", "slaveof", "sync"],
+        &["failover", "psync", "replconf", "replicaof", "slaveof", "sync"],
     ),
     (
         "come with the cluster of many nodes",

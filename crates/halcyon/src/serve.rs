@@ -1,7 +1,7 @@
 //! Starting and ending the process.
 
 use std::hash::{BuildHasher, RandomState};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -14,13 +14,14 @@ use engine::cluster_face::Identity;
 use engine::config::Config;
 use engine::replication::replica::Primary;
 use engine::server::{Process, Server};
-use journal::storage::RealStorage;
+use journal::storage::{RealStorage, Storage};
 use parking_lot::Mutex;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::listeners::Listeners;
+use crate::persistence::journal_thread::Journal;
 use crate::replication::link::LinkControl;
-use crate::shared::{LaneTask, Mailbox, ProcessHost, Shared};
+use crate::shared::{Background, LaneTask, Mailbox, ProcessHost, Shared};
 use crate::tls::{Tls, is_tls_directive};
 use crate::worker::Worker;
 use crate::{lane, logging, machine, no_fork, persistence, replication};
@@ -68,15 +69,16 @@ pub fn serve(args: &[Vec<u8>]) -> Result<(), String> {
     let cpus = machine::worker_cpus(&config)?;
     let mailboxes: Arc<[Mailbox]> = (0..workers).map(|_| Mailbox::default()).collect();
     let listeners = Arc::new(Listeners::open(&config, mailboxes.clone())?);
-    let followers = (relevel, tls.clone(), listeners.clone());
-    config.set_applier(Box::new(move |config, changed| apply(config, changed, &followers)));
-
     let (notify, notices) = channel();
     watch_signals(notify.clone())?;
     let stopping = Arc::new(AtomicBool::new(false));
-    let (saves, saves_wanted) = channel();
+    let (background, background_wanted) = channel();
+    let journal = Arc::new(Journal::default());
     let link = Arc::new(LinkControl::default());
-    let host = ProcessHost::new(mailboxes.clone(), saves, stopping.clone(), link.clone());
+    let host =
+        ProcessHost::new(mailboxes.clone(), background, journal.clone(), stopping.clone(), link.clone());
+    let followers = (relevel, tls.clone(), listeners.clone(), journal.clone());
+    config.set_applier(Box::new(move |config, changed| apply(config, changed, &followers)));
     let config = Arc::new(config);
     let mut process = describe_process(workers, is_fork_forbidden);
     if config.bool("cluster-enabled") {
@@ -89,9 +91,10 @@ pub fn serve(args: &[Vec<u8>]) -> Result<(), String> {
     write_pid_file(&config);
     let (shared, tasks) = Shared::new(server, mailboxes, stopping, listeners, tls);
 
-    start_background(&shared, tasks, saves_wanted, &notify)?;
+    start_background(&shared, tasks, background_wanted, &notify)?;
+    start_journal(&shared, &journal, &notify)?;
     follow_as_configured(&shared.server);
-    start_loading(&shared, &notify)?;
+    start_loading(&shared, &journal, &notify)?;
     let for_link = shared.clone();
     spawn("replica-link", &notify, move || replication::link::run(&for_link, &link, random()))?;
     for index in 0..workers {
@@ -113,6 +116,7 @@ pub fn serve(args: &[Vec<u8>]) -> Result<(), String> {
     machine::tell_supervisor(&config, "STATUS=Ready to accept connections\nREADY=1\n");
     let ended = supervise(&shared, &notices, workers);
     machine::tell_supervisor(&config, "STOPPING=1\n");
+    let ended = ended.and_then(|()| end_journal(&shared, &journal));
     let _ = std::fs::remove_file(config.string("pidfile"));
     if !config.string("unixsocket").is_empty() {
         let _ = std::fs::remove_file(config.string("unixsocket"));
@@ -125,11 +129,12 @@ pub fn serve(args: &[Vec<u8>]) -> Result<(), String> {
 fn apply(
     config: &Config,
     changed: &[&'static str],
-    (relevel, tls, listeners): &(logging::Relevel, Arc<Tls>, Arc<Listeners>),
+    (relevel, tls, listeners, journal): &(logging::Relevel, Arc<Tls>, Arc<Listeners>, Arc<Journal>),
 ) -> Result<(), (&'static str, String)> {
     for name in changed {
         match *name {
             "loglevel" => relevel(config),
+            "appendfsync" | "aof-timestamp-enabled" | "no-appendfsync-on-rewrite" => journal.wake(),
             "dir" => {
                 let entered = std::env::set_current_dir(config.string("dir"));
                 entered.map_err(|error| (*name, error.to_string()))?;
@@ -218,7 +223,7 @@ fn describe_process(workers: usize, is_fork_forbidden: bool) -> Process {
 fn start_background(
     shared: &Arc<Shared>,
     [lane_tasks, script_tasks]: [Receiver<LaneTask>; 2],
-    saves_wanted: Receiver<()>,
+    background_wanted: Receiver<Background>,
     notify: &Sender<Notice>,
 ) -> Result<(), String> {
     let reaper = shared.server.keyspace.take_reaper().expect("one-reaper: the keyspace is new");
@@ -231,9 +236,17 @@ fn start_background(
     replication::primary::start(shared, |name, work| spawn(name, notify, work))?;
     let for_saves = shared.clone();
     spawn("saver", notify, move || {
-        while saves_wanted.recv().is_ok() {
+        while let Ok(wanted) = background_wanted.recv() {
             // What went wrong is in the log and in INFO.
-            let _ = for_saves.server.finish_save();
+            match wanted {
+                Background::Save => drop(for_saves.server.finish_save()),
+                Background::Rewrite => for_saves.server.finish_rewrite(),
+                Background::FollowAppendonly => {
+                    if let Err(reason) = for_saves.server.follow_appendonly() {
+                        tracing::warn!("The append-only files cannot be begun: {reason}");
+                    }
+                }
+            }
         }
     })?;
     let script_tasks = Arc::new(Mutex::new(script_tasks));
@@ -256,24 +269,66 @@ fn follow_as_configured(server: &Server) {
     }
 }
 
-/// Loads the data that was saved, if there is any, on a thread of its own.
-fn start_loading(shared: &Arc<Shared>, notify: &Sender<Notice>) -> Result<(), String> {
-    let path = PathBuf::from(shared.server.config.string("dbfilename"));
-    if path.as_os_str().is_empty() || !path.exists() {
+/// Starts the threads that write the append-only files.
+fn start_journal(shared: &Arc<Shared>, journal: &Arc<Journal>, notify: &Sender<Notice>) -> Result<(), String> {
+    let (syncs, sync_requests) = channel();
+    let (syncing, writing, shared) = (journal.clone(), journal.clone(), shared.clone());
+    spawn("journal-sync", notify, move || syncing.run_syncs(&sync_requests))?;
+    spawn("journal", notify, move || writing.run(&shared, syncs))
+}
+
+/// Writes what is still to be written. Nobody is answered any more.
+fn end_journal(shared: &Shared, journal: &Journal) -> Result<(), String> {
+    let are_kept = shared.server.persistence.files.are_kept();
+    journal.close().map_err(|reason| format!("The last of the append-only files could not be written: {reason}"))?;
+    if are_kept {
+        tracing::info!("The append-only files are safe");
+    }
+    Ok(())
+}
+
+/// Loads the last snapshot, and goes on with the stream that it is an instant of.
+fn load_snapshot(server: &Server, path: &Path) -> Result<(), String> {
+    let loaded = persistence::load::load(server, &RealStorage, path)?;
+    if let (Some(id), Some(offset)) = (loaded.stream_id, loaded.stream_offset) {
+        server.resume_at(&id, offset, loaded.stream_db);
+    }
+    Ok(())
+}
+
+/// Loads the data, if there is any, on a thread of its own: the append-only files, or the last snapshot.
+fn start_loading(shared: &Arc<Shared>, journal: &Arc<Journal>, notify: &Sender<Notice>) -> Result<(), String> {
+    let server = &shared.server;
+    let is_appended = server.config.bool("appendonly");
+    let path = PathBuf::from(server.config.string("dbfilename"));
+    if !is_appended && (path.as_os_str().is_empty() || !path.exists()) {
         return Ok(());
     }
-    shared.server.begin_loading(0);
-    let (shared, failures) = (shared.clone(), notify.clone());
-    spawn("loader", notify, move || match persistence::load::load(&shared.server, &RealStorage, &path) {
-        Ok(loaded) => {
-            if let (Some(id), Some(offset)) = (loaded.stream_id, loaded.stream_offset) {
-                shared.server.resume_at(&id, offset, loaded.stream_db);
-            }
-            shared.server.end_loading();
+    server.begin_loading(0);
+    server.persistence.files.set_recovering(is_appended);
+    let (shared, journal, failures) = (shared.clone(), journal.clone(), notify.clone());
+    spawn("loader", notify, move || {
+        let loaded = match is_appended {
+            true => load_appended(&shared.server, &journal),
+            false => load_snapshot(&shared.server, &path),
+        };
+        match loaded {
+            Ok(()) => shared.server.end_loading(),
+            // The main thread may have left already.
+            Err(reason) => drop(failures.send(Notice::Failed(reason))),
         }
-        // The main thread may have left already.
-        Err(reason) => drop(failures.send(Notice::Failed(reason))),
     })
+}
+
+/// Loads the append-only files, and has them gone on with.
+fn load_appended(server: &Server, journal: &Journal) -> Result<(), String> {
+    let storage: Arc<dyn Storage> = Arc::new(RealStorage);
+    let recovered = persistence::recover::recover(server, &storage, &persistence::names(&server.config)?)?;
+    journal.adopt(recovered)?;
+    server.want_files(true);
+    server.persistence.files.set_recovering(false);
+    // It may have been switched off meanwhile.
+    server.follow_appendonly()
 }
 
 /// The next job of a queue that several threads take from; `None` once nobody can add to it.
@@ -319,7 +374,9 @@ fn shut_down(shared: &Arc<Shared>) {
     let shared = shared.clone();
     let work = move || {
         let server = &shared.server;
-        if server.save_points().is_empty() {
+        if let Some(risk) = server.files_at_risk() {
+            tracing::warn!("The server goes on: {risk}. SHUTDOWN FORCE ends it all the same.");
+        } else if server.save_points().is_empty() {
             server.host.shutdown();
         } else if server.save_and_shut_down(false).is_err() {
             tracing::warn!("The data is not saved, so the server goes on. SHUTDOWN NOSAVE ends it without.");

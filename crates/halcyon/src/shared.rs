@@ -9,14 +9,17 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use engine::clients::Client;
 use engine::lane::Deferred;
 use engine::letter::Letter;
+use engine::persistence::rewriting::Rewritten;
 use engine::persistence::saving::Save;
 use engine::server::{CpuSeconds, Host, LogLevel, Server};
-
 use journal::storage::RealStorage;
+use parking_lot::Mutex;
 
 use crate::connection::Connection;
 use crate::listeners::Listeners;
 use crate::mailbox;
+use crate::persistence;
+use crate::persistence::journal_thread::{Journal, Rewrite};
 use crate::replication::link::LinkControl;
 use crate::tls::Tls;
 
@@ -89,25 +92,40 @@ impl Shared {
 /// The engine's way to the threads.
 pub struct ProcessHost {
     mailboxes: Arc<[Mailbox]>,
-    saves: Sender<()>,
+    background: Sender<Background>,
+    journal: Arc<Journal>,
+    /// The rewrite that runs.
+    rewrite: Mutex<Option<Rewrite>>,
     stopping: Arc<AtomicBool>,
     link: Arc<LinkControl>,
     page_bytes: u64,
 }
 
+/// What the thread that saves is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Background {
+    /// [`Server::finish_save`].
+    Save,
+    /// [`Server::finish_rewrite`].
+    Rewrite,
+    /// [`Server::follow_appendonly`].
+    FollowAppendonly,
+}
+
 impl ProcessHost {
-    /// A host over these letter boxes, which asks for saves through `saves`, and has the thread of the link look through
-    /// `link`.
+    /// A host over these letter boxes, which asks for saves through `background`, and has the thread of the link look
+    /// through `link`.
     pub fn new(
         mailboxes: Arc<[Mailbox]>,
-        saves: Sender<()>,
+        background: Sender<Background>,
+        journal: Arc<Journal>,
         stopping: Arc<AtomicBool>,
         link: Arc<LinkControl>,
     ) -> ProcessHost {
         let page_bytes = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE);
         let page_bytes =
             page_bytes.ok().flatten().and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(4096);
-        ProcessHost { mailboxes, saves, stopping, link, page_bytes }
+        ProcessHost { mailboxes, background, journal, rewrite: Mutex::new(None), stopping, link, page_bytes }
     }
 }
 
@@ -147,12 +165,44 @@ impl Host for ProcessHost {
 
     fn save(&self, server: &Server, save: &Save) -> Result<(), String> {
         let name = server.config.string("dbfilename");
-        crate::persistence::save::save(server, save, &RealStorage, Path::new(&name))
+        persistence::save::save(server, save, &RealStorage, Path::new(&name))
     }
 
     fn save_in_background(&self) {
         // The thread that saves outlives the workers.
-        let _ = self.saves.send(());
+        let _ = self.background.send(Background::Save);
+    }
+
+    fn begin_files(&self, _: &Server) -> Result<(), String> {
+        self.journal.begin_anew()
+    }
+
+    fn end_files(&self, _: &Server) {
+        if let Err(reason) = self.journal.end_files() {
+            tracing::warn!("The last of the append-only files may not be safe: {reason}");
+        }
+    }
+
+    fn follow_appendonly(&self) {
+        let _ = self.background.send(Background::FollowAppendonly);
+    }
+
+    fn rewrite_in_background(&self) {
+        let _ = self.background.send(Background::Rewrite);
+    }
+
+    fn begin_rewrite(&self, _: &Server) -> Result<(), String> {
+        *self.rewrite.lock() = Some(self.journal.begin_rewrite()?);
+        Ok(())
+    }
+
+    fn rewrite(&self, server: &Server, save: &Save) -> Result<Rewritten, String> {
+        let rewrite = self.rewrite.lock().take().expect("one-save: a rewrite was begun");
+        persistence::rewrite::rewrite(server, save, &self.journal, rewrite)
+    }
+
+    fn reload_files(&self, server: &Server) -> Result<(), String> {
+        persistence::recover::reload(server, &self.journal)
     }
 
     fn follow(&self, term: u64) {

@@ -82,6 +82,13 @@ pub fn count(clock: u32, now_ms: i64, decay_min: u64) -> u8 {
     (clock as u8).saturating_sub(lost.min(u64::from(u8::MAX)) as u8)
 }
 
+/// The first instant after 1970 that gives the same clocks as `now_ms`, of either kind: before 1978.
+pub fn long_ago_ms(now_ms: i64) -> i64 {
+    // After so many seconds both the clock of seconds and that of minutes have come round.
+    const PERIOD_MS: i64 = (CLOCK_MASK as i64 + 1) * 15 * 1000;
+    now_ms.rem_euclid(PERIOD_MS)
+}
+
 fn minute(now_ms: i64) -> u16 {
     (now_ms / 60_000) as u16
 }
@@ -105,6 +112,15 @@ mod tests {
         for (clock, now_ms, expected) in [(7, 9_999, 2), (CLOCK_MASK, wrap_ms + 3_000, 3), (9, 9_000, 0)] {
             assert_eq!(idle_s(clock, now_ms), expected);
             assert_eq!(idle_for(expected, now_ms), clock);
+        }
+    }
+
+    #[test]
+    fn long_ago_has_the_clocks_of_now() {
+        for now_ms in [0, 1_704_067_200_123, 1_999_999_999_999, 4_000_000_000_000] {
+            let ago_ms = long_ago_ms(now_ms);
+            assert!((0..8 * 366 * 86_400_000).contains(&ago_ms), "{ago_ms}");
+            assert_eq!((recency(ago_ms), minute(ago_ms)), (recency(now_ms), minute(now_ms)));
         }
     }
 

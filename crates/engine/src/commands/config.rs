@@ -1,10 +1,11 @@
 //! CONFIG: reading and changing directives at run time.
 
-use crate::args::Args;
+use crate::args::{Args, is};
 use crate::ctx::Ctx;
 use crate::fault::{CmdResult, Fault};
 use crate::pubsub::EventMask;
 use crate::reply::Reply;
+use crate::server::Server;
 
 const HELP: &[&str] = &[
     "CONFIG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
@@ -38,21 +39,52 @@ pub(crate) fn get(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> C
 
 pub(crate) fn set(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     let words: Vec<&[u8]> = args.from(2).iter().collect();
-    let (pairs, rest) = words.as_chunks::<2>();
-    if !rest.is_empty() {
+    if !words.len().is_multiple_of(2) {
         return Err(Fault::SYNTAX);
     }
-    let pairs: Vec<(&[u8], &[u8])> = pairs.iter().map(|[name, value]| (*name, *value)).collect();
     let is_local = ctx.session().client.peer.is_local();
-    let server = ctx.server();
+    if !words.iter().step_by(2).any(|name| is(name, "appendonly")) {
+        set_all(ctx.server(), &words, is_local)?;
+    } else if ctx.is_nested() {
+        // Stripes are held, which beginning files needs.
+        set_all(ctx.server(), &words, is_local)?;
+        ctx.server().host.follow_appendonly();
+    } else {
+        let words: Vec<Vec<u8>> = words.into_iter().map(<[u8]>::to_vec).collect();
+        ctx.defer_script(move |lane| {
+            let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+            set_all(lane.server(), &words, is_local)?;
+            follow_appendonly(lane.server())?;
+            lane.reply().ok();
+            Ok(())
+        });
+        return Ok(());
+    }
+    reply.ok();
+    Ok(())
+}
+
+fn set_all(server: &Server, words: &[&[u8]], is_local: bool) -> CmdResult {
+    let (pairs, _) = words.as_chunks::<2>();
+    let pairs: Vec<(&[u8], &[u8])> = pairs.iter().map(|[name, value]| (*name, *value)).collect();
     let version = server.config.version();
     server.config.set_from(&pairs, is_local)?;
     server.keyspace.report_created(server.config.hot().event_mask().contains(EventMask::NEW));
     if server.config.changed_since(version).1.contains(&"requirepass") {
         server.acl.follow_requirepass();
     }
-    reply.ok();
     Ok(())
+}
+
+/// Begins or ends the append-only files. What cannot be begun stays off.
+fn follow_appendonly(server: &Server) -> CmdResult {
+    server.follow_appendonly().map_err(|reason| {
+        server.host.log(&format!("The append-only files cannot be begun: {reason}"));
+        server.config.override_value("appendonly", b"no").expect("appendonly can be no");
+        Fault::Text(
+            "ERR CONFIG SET failed (possibly related to argument 'appendonly') - Unable to turn on AOF. Check server logs.",
+        )
+    })
 }
 
 pub(crate) fn resetstat(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
@@ -93,6 +125,15 @@ mod tests {
             ("CONFIG GET timeout", "[timeout 0]"),
             ("CONFIG SET timeout 5 maxmemory 1gb", "+OK"),
             ("CONFIG GET timeout maxmemory", "[timeout 5 maxmemory 1073741824]"),
+            (
+                "CONFIG SET timeout 5 appendonly yes",
+                "-ERR CONFIG SET failed (possibly related to argument 'appendonly') - Unable to turn on AOF. Check server logs.",
+            ),
+            (
+                "CONFIG SET appendonly maybe",
+                "-ERR CONFIG SET failed (possibly related to argument 'appendonly') - argument must be 'yes' or 'no'",
+            ),
+            ("CONFIG GET appendonly", "[appendonly no]"),
             ("CONFIG REWRITE", "-ERR The server is running without a config file"),
         ] {
             harness.check(line, expected);

@@ -45,6 +45,8 @@ const HELP: &[&str] = &[
     "    Tell about the table that <key>'s value is.",
     "LISTPACK <key>, QUICKLIST <key> [<0|1>]",
     "    Log how the value of <key> is kept.",
+    "LOADAOF",
+    "    Write what is still to be written to the append-only files, and load them anew.",
     "LOG <message>",
     "    Write <message> to the log.",
     "OBJECT <key> [fast]",

@@ -15,6 +15,7 @@ use crate::commands::memory::MemoryFigures;
 use crate::commands::replication::info as replication;
 use crate::ctx::Ctx;
 use crate::fault::CmdResult;
+use crate::persistence::files::FilesState;
 use crate::pubsub::Space;
 use crate::reply::Reply;
 use crate::scripting::{Scripting, vm};
@@ -259,7 +260,8 @@ fn persistence(source: &Source<'_>, fields: &mut Fields) {
     let server = source.server;
     let state = &server.persistence;
     let is_saving = state.is_saving();
-    let while_saving = |counter: &AtomicU64| if is_saving { counter.load(Relaxed) } else { 0 };
+    let is_running = state.running().is_some();
+    let while_saving = |counter: &AtomicU64| if is_running { counter.load(Relaxed) } else { 0 };
     fields.add("loading", u8::from(state.is_loading()));
     fields.add("async_loading", 0);
     if state.is_loading() {
@@ -279,18 +281,43 @@ fn persistence(source: &Source<'_>, fields: &mut Fields) {
     fields.add("rdb_last_save_time", state.saved_at_s());
     fields.add("rdb_last_bgsave_status", if state.cannot_save() { "err" } else { "ok" });
     fields.add("rdb_last_bgsave_time_sec", state.last_took_s());
-    fields.add("rdb_current_bgsave_time_sec", state.running_for_s(source.now.unix_ms / 1000).unwrap_or(-1));
+    let running_for_s = state.running_for_s(source.now.unix_ms / 1000).filter(|_| is_saving);
+    fields.add("rdb_current_bgsave_time_sec", running_for_s.unwrap_or(-1));
     fields.add("rdb_saves", state.saves());
     fields.add("rdb_last_cow_size", state.kept_peak_bytes.load(Relaxed));
     fields.add("rdb_last_load_keys_expired", state.loading.keys_expired.load(Relaxed));
     fields.add("rdb_last_load_keys_loaded", state.loading.keys_loaded.load(Relaxed));
-    fields.add_zeros(&["aof_enabled", "aof_rewrite_in_progress", "aof_rewrite_scheduled"]);
-    fields.add("aof_last_rewrite_time_sec", -1);
-    fields.add("aof_current_rewrite_time_sec", -1);
-    fields.add("aof_last_bgrewrite_status", "ok");
-    fields.add_zeros(&["aof_rewrites", "aof_rewrites_consecutive_failures"]);
-    fields.add("aof_last_write_status", "ok");
-    fields.add_zeros(&["aof_last_cow_size", "module_fork_in_progress", "module_fork_last_cow_size"]);
+    append_only_files(source, fields);
+}
+
+fn append_only_files(source: &Source<'_>, fields: &mut Fields) {
+    let server = source.server;
+    let (files, rewriting) = (&server.persistence.files, &server.persistence.rewriting);
+    let status = |is_bad| if is_bad { "err" } else { "ok" };
+    let is_rewriting = server.persistence.is_rewriting();
+    let running_for_s = server.persistence.running_for_s(source.now.unix_ms / 1000);
+    let are_enabled = server.config.bool("appendonly");
+    fields.add("aof_enabled", u8::from(are_enabled));
+    fields.add("aof_rewrite_in_progress", u8::from(is_rewriting));
+    fields.add("aof_rewrite_scheduled", u8::from(rewriting.is_scheduled()));
+    fields.add("aof_last_rewrite_time_sec", rewriting.last_took_s());
+    fields.add("aof_current_rewrite_time_sec", running_for_s.filter(|_| is_rewriting).unwrap_or(-1));
+    fields.add("aof_last_bgrewrite_status", status(rewriting.has_failed()));
+    fields.add("aof_rewrites", rewriting.count());
+    fields.add("aof_rewrites_consecutive_failures", rewriting.failures_in_a_row());
+    fields.add("aof_last_write_status", status(files.error().is_some()));
+    fields.add("aof_last_cow_size", rewriting.kept_peak_bytes());
+    fields.add_zeros(&["module_fork_in_progress", "module_fork_last_cow_size"]);
+    if are_enabled {
+        let sizes = files.sizes();
+        let written_to = files.watermarks().map_or(u64::MAX, |watermarks| watermarks.written_to());
+        fields.add("aof_current_size", sizes.current_bytes);
+        fields.add("aof_base_size", sizes.base_bytes);
+        fields.add("aof_pending_rewrite", u8::from(files.state() == FilesState::Begun));
+        fields.add("aof_buffer_length", server.log.end().saturating_sub(written_to));
+        fields.add("aof_pending_bio_fsync", u8::from(files.is_syncing()));
+        fields.add("aof_delayed_fsync", files.syncs_delayed());
+    }
 }
 
 fn loading(source: &Source<'_>, fields: &mut Fields) {

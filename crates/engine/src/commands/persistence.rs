@@ -1,25 +1,44 @@
-//! SAVE, BGSAVE and LASTSAVE.
+//! SAVE, BGSAVE, BGREWRITEAOF and LASTSAVE.
+
+use std::time::Duration;
 
 use crate::args::{Args, is};
 use crate::ctx::Ctx;
 use crate::fault::{CmdResult, Fault};
+use crate::persistence::rewriting::RewriteAnswer;
 use crate::persistence::saving::SaveError;
 use crate::reply::Reply;
 
 const BUSY: Fault = Fault::Text("ERR Background save already in progress");
+const REWRITING: Fault = Fault::Text(
+    "ERR Another child process is active (AOF?): can't BGSAVE right now. \
+     Use BGSAVE SCHEDULE in order to schedule a BGSAVE whenever possible.",
+);
+const BUSY_REWRITING: Fault = Fault::Text("ERR Background append only file rewriting already in progress");
+
+/// Between looks whether a rewrite that runs is over.
+const BUSY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// SAVE: its client waits for the disk; nobody else does.
 pub(crate) fn save(ctx: &mut Ctx<'_>, _: Args<'_>, _: &mut Reply<'_>) -> CmdResult {
     if ctx.server().persistence.is_saving() {
         return Err(BUSY);
     }
-    ctx.defer_script(|lane| match lane.server().save() {
-        Ok(()) => {
-            lane.reply().ok();
-            Ok(())
+    ctx.defer_script(|lane| {
+        let server = lane.server();
+        let mut result = server.save();
+        while result == Err(SaveError::Busy) && server.persistence.is_rewriting() {
+            std::thread::sleep(BUSY_INTERVAL);
+            result = server.save();
         }
-        Err(SaveError::Busy) => Err(BUSY),
-        Err(SaveError::Disk(reason)) => Err(Fault::owned(format!("ERR {reason}"))),
+        match result {
+            Ok(()) => {
+                lane.reply().ok();
+                Ok(())
+            }
+            Err(SaveError::Busy) => Err(BUSY),
+            Err(SaveError::Disk(reason)) => Err(Fault::owned(format!("ERR {reason}"))),
+        }
     });
     Ok(())
 }
@@ -29,8 +48,30 @@ pub(crate) fn bgsave(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -
     if args.len() > 2 || (args.len() == 2 && !is(&args[1], "SCHEDULE")) {
         return Err(Fault::SYNTAX);
     }
-    ctx.server().save_in_background().map_err(|_| BUSY)?;
-    reply.simple("Background saving started");
+    let state = &ctx.server().persistence;
+    if state.is_saving() {
+        return Err(BUSY);
+    }
+    // What a transaction writes is still to come.
+    if !ctx.is_nested() && ctx.server().save_in_background().is_ok() {
+        reply.simple("Background saving started");
+        return Ok(());
+    }
+    if !ctx.is_nested() && args.len() == 1 {
+        return Err(REWRITING);
+    }
+    state.schedule_save();
+    reply.simple("Background saving scheduled");
+    Ok(())
+}
+
+/// BGREWRITEAOF
+pub(crate) fn bgrewriteaof(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
+    match ctx.server().rewrite_when_possible(!ctx.is_nested()) {
+        RewriteAnswer::Started => reply.simple("Background append only file rewriting started"),
+        RewriteAnswer::Scheduled => reply.simple("Background append only file rewriting scheduled"),
+        RewriteAnswer::Busy => return Err(BUSY_REWRITING),
+    }
     Ok(())
 }
 
@@ -54,8 +95,62 @@ mod tests {
             ("BGSAVE SCHEDULE", "+Background saving started"),
             ("SAVE", "-ERR Background save already in progress"),
             ("BGSAVE", "-ERR Background save already in progress"),
+            ("BGREWRITEAOF", "+Background append only file rewriting scheduled"),
         ] {
             harness.check(command, reply);
         }
+        assert!(harness.run("INFO persistence").contains("aof_rewrite_scheduled:1\r\n"));
+        harness.server.finish_save().expect("a disk that never fails");
+        harness.server.check_save_points(1_704_067_200);
+        for (command, reply) in [
+            ("BGREWRITEAOF", "-ERR Background append only file rewriting already in progress"),
+            (
+                "BGSAVE",
+                "-ERR Another child process is active (AOF?): can't BGSAVE right now. Use BGSAVE SCHEDULE in order to schedule a BGSAVE whenever possible.",
+            ),
+            ("BGSAVE SCHEDULE", "+Background saving scheduled"),
+        ] {
+            harness.check(command, reply);
+        }
+        let info = harness.run("INFO persistence");
+        assert!(
+            info.contains("aof_rewrite_in_progress:1\r\n") && info.contains("rdb_bgsave_in_progress:0\r\n")
+        );
+        // There is nobody to write files, but what was scheduled comes after it.
+        harness.server.finish_rewrite();
+        harness.server.check_save_points(1_704_067_200);
+        let info = harness.run("INFO persistence");
+        assert!(info.contains("aof_last_bgrewrite_status:err\r\n"), "{info}");
+        assert!(info.contains("rdb_bgsave_in_progress:1\r\n"), "{info}");
+        harness.server.finish_save().expect("a disk that never fails");
+        for (command, reply) in [
+            ("MULTI", "+OK"),
+            ("BGSAVE", "+QUEUED"),
+            ("BGREWRITEAOF", "+QUEUED"),
+            ("EXEC", "[+Background saving scheduled +Background append only file rewriting scheduled]"),
+        ] {
+            harness.check(command, reply);
+        }
+    }
+
+    #[test]
+    fn files_that_cannot_be_written_refuse_writes() {
+        use journal::files::{Sizes, Status};
+        let mut harness = Harness::new();
+        let error = "cannot write x: No space left on device (os error 28)";
+        let bad = Status { write_error: Some(error.to_owned()), ..Status::default() };
+        harness.check("MULTI", "+OK");
+        harness.check("SET k v", "+QUEUED");
+        harness.server.note_files(&bad, Sizes::default());
+        let refused = "MISCONF Errors writing to the AOF file: No space left on device";
+        harness.check("EXEC", &format!("-EXECABORT Transaction discarded because of: {refused}"));
+        for command in ["SET k v", "PING", "EVAL \"return 1\" 0", "PUBLISH c m"] {
+            harness.check(command, &format!("-{refused}"));
+        }
+        harness.check("GET k", "(nil)");
+        assert!(harness.run("INFO persistence").contains("aof_last_write_status:err\r\n"));
+        harness.server.note_files(&Status::default(), Sizes::default());
+        harness.check("SET k v", "+OK");
+        harness.check("PING", "+PONG");
     }
 }

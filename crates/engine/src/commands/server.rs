@@ -32,6 +32,8 @@ pub(crate) fn monitor(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> 
     Ok(())
 }
 
+const CANNOT_END: Fault = Fault::Text("ERR Errors trying to SHUTDOWN. Check logs.");
+
 /// SHUTDOWN [NOSAVE | SAVE] [NOW] [FORCE] [ABORT]
 pub(crate) fn shutdown(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply<'_>) -> CmdResult {
     let (mut save, mut nosave, mut now, mut force, mut abort) = (false, false, false, false, false);
@@ -53,6 +55,10 @@ pub(crate) fn shutdown(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply<'_>) -> 
         // It begins at once and waits for nobody, so there is never one to abort.
         return Err(Fault::Text("ERR No shutdown in progress."));
     }
+    if !force && let Some(risk) = ctx.server().files_at_risk() {
+        ctx.server().host.log(&format!("The server goes on: {risk}. SHUTDOWN FORCE ends it all the same."));
+        return Err(CANNOT_END);
+    }
     if !save && (nosave || ctx.server().save_points().is_empty()) {
         ctx.session().close_after_reply = true;
         ctx.server().host.shutdown();
@@ -60,7 +66,7 @@ pub(crate) fn shutdown(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply<'_>) -> 
     }
     ctx.defer_script(move |lane| {
         let is_saved = lane.server().save_and_shut_down(force);
-        is_saved.map_err(|_| Fault::Text("ERR Errors trying to SHUTDOWN. Check logs."))
+        is_saved.map_err(|_| CANNOT_END)
     });
     Ok(())
 }

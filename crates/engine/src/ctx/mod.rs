@@ -139,6 +139,13 @@ impl<'a> Ctx<'a> {
         self.server.keyspace.keeps_expired()
     }
 
+    /// What clocks show in unix milliseconds: the instant of the command, unless that is taken to be long ago
+    /// ([`crate::persistence::replaying`]). For what is shown and never ends anything.
+    #[inline]
+    pub fn wall_ms(&self) -> i64 {
+        self.worker.now.unix_ms + self.worker.wall_ms_ahead
+    }
+
     /// The worker's randomness.
     pub fn rng(&mut self) -> &mut fastrand::Rng {
         &mut self.worker.rng

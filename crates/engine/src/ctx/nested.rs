@@ -86,6 +86,12 @@ impl Ctx<'_> {
         result
     }
 
+    /// Runs a command that was read from a file, for nobody and with nothing counted.
+    pub(crate) fn replay(&mut self, info: &CommandInfo, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
+        self.mode = Mode::Nested;
+        self.run_inline(info, args, reply)
+    }
+
     /// Counts a command that [`Ctx::call_untimed`] ran.
     pub(crate) fn count_call(&self, info: &CommandInfo, time_ns: u64) {
         let with_histogram = self.server.config.hot().latency_tracking();

@@ -53,6 +53,13 @@ impl Server {
         self.persistence.refuse(IS_LOADING, false);
     }
 
+    /// Empties the server, functions included, without telling anybody: other data takes the place of what it has.
+    pub fn forget_data(&self) {
+        let _long = self.keyspace.hold_long();
+        self.keyspace.lock_all().flush(None);
+        self.scripting.functions.flush();
+    }
+
     /// Stores keys of a file; any number of threads may. Those that have ended are left out.
     pub fn load_keys(&self, keys: &mut Vec<LoadedKey>, now_ms: i64) {
         let loading = &self.persistence.loading;

@@ -1,5 +1,6 @@
 //! Saving: the snapshot, what stands in the file beside keys, and how it ended.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use rdb::{Accesses, Compression, RecordEncoder, SnapshotEncoder, VERSION_WITH_EN
 use store::Snapshot;
 
 use super::CANNOT_SAVE;
+use crate::scripting::functions::LibrarySet;
 use crate::server::{PauseMode, REDIS_VERSION, Server};
 
 /// Between looks whether a save that runs is over.
@@ -24,18 +26,24 @@ pub struct Save {
     now_ms: i64,
     /// As an offset of the log: what follows it changes what is saved here.
     pub log_offset: u64,
+    pub(super) libraries: Arc<LibrarySet>,
     changes: u64,
 }
 
 /// What a snapshot is taken for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub enum SavePurpose {
     /// A file of its own.
-    Snapshot,
+    Snapshot = 1,
     /// The base of the append-only files, which go on in a new file.
     Rewrite,
     /// A replica, which is then sent the log.
     Sync,
+}
+
+impl SavePurpose {
+    pub(super) const ALL: [SavePurpose; 3] = [SavePurpose::Snapshot, SavePurpose::Rewrite, SavePurpose::Sync];
 }
 
 /// Why there was no save.
@@ -65,7 +73,7 @@ impl Save {
 impl Server {
     /// Saves the data, on the calling thread and those of the host; returns once the file is safe.
     pub fn save(&self) -> Result<(), SaveError> {
-        if !self.persistence.claim(self.clock.now().unix_ms / 1000) {
+        if !self.persistence.claim(SavePurpose::Snapshot, self.clock.now().unix_ms / 1000) {
             return Err(SaveError::Busy);
         }
         self.finish_save()
@@ -73,7 +81,7 @@ impl Server {
 
     /// Has the host save the data on another thread.
     pub fn save_in_background(&self) -> Result<(), SaveError> {
-        if !self.persistence.claim(self.clock.now().unix_ms / 1000) {
+        if !self.persistence.claim(SavePurpose::Snapshot, self.clock.now().unix_ms / 1000) {
             return Err(SaveError::Busy);
         }
         self.notice("Background saving started");
@@ -103,7 +111,7 @@ impl Server {
                 ));
             }
         }
-        state.is_saving.store(false, Relaxed);
+        state.let_go();
         result.map_err(SaveError::Disk)
     }
 
@@ -169,7 +177,7 @@ impl Server {
             ("redis-bits", usize::BITS.to_string()),
             ("ctime", (now_ms / 1000).to_string()),
             ("used-mem", store::alloc::used_bytes().to_string()),
-            ("aof-base", "0".to_owned()),
+            ("aof-base", u8::from(purpose == SavePurpose::Rewrite).to_string()),
         ];
         for (name, value) in facts.into_iter().chain(place.into_iter().flatten()) {
             records.aux(&mut head, name.as_bytes(), value.as_bytes());
@@ -181,7 +189,16 @@ impl Server {
             RecordEncoder::select(&mut head, database.db as u64);
             RecordEncoder::resize(&mut head, database.keys as u64, database.expires as u64);
         }
-        Save { snapshot, head, compression, accesses: self.accesses(), now_ms, log_offset, changes }
+        Save {
+            snapshot,
+            head,
+            compression,
+            accesses: self.accesses(),
+            now_ms,
+            log_offset,
+            libraries,
+            changes,
+        }
     }
 
     /// Where in a stream the data of this instant are, so that who loads them may go on from there; nothing if no stream

@@ -88,6 +88,16 @@ pub const ROWS: &[Command] = &[
         ..Command::BLANK
     },
     Command {
+        name: "bgrewriteaof",
+        arity: 1,
+        flags: SAVING,
+        group: Group::Server,
+        complexity: "O(1)",
+        summary: "Begins to write the append-only files anew, as short as they can be.",
+        run: persistence::bgrewriteaof,
+        ..Command::BLANK
+    },
+    Command {
         name: "lastsave",
         arity: 1,
         flags: INFORMING.union(Flags::FAST),

@@ -83,7 +83,6 @@ impl Source for WholeFile {
 #[derive(Debug, Default)]
 pub struct Loaded {
     /// Where the snapshot ended.
-    #[expect(dead_code, reason = "what follows a snapshot in a file begins there")]
     pub end: u64,
     /// The stream that the snapshot is an instant of, by its id and the offset in it, if the snapshot says so.
     pub stream_id: Option<String>,
@@ -149,6 +148,8 @@ struct Reading<'a> {
     /// What was read and not decoded, and where in the file it stands.
     buffer: Vec<u8>,
     at: u64,
+    /// Bytes of other files that were loaded before.
+    before: u64,
     /// Reading ended at something that is no damage.
     is_sound: bool,
     keys: Keys<'a>,
@@ -159,7 +160,8 @@ impl<'a> Reading<'a> {
     fn new(server: &'a Server, source: &'a mut dyn Source, batches: SyncSender<Batch>) -> Reading<'a> {
         let (batch, facts) = (Batch::with_capacity(BATCH_KEYS), Loaded::default());
         let keys = Keys { server, db: 0, batch, batches, facts };
-        Reading { source, buffer: Vec::new(), at: 0, is_sound: false, keys, reported: Instant::now() }
+        let before = server.persistence.loading.loaded_bytes.load(Relaxed);
+        Reading { source, buffer: Vec::new(), at: 0, before, is_sound: false, keys, reported: Instant::now() }
     }
 
     /// Reads to the file's end.
@@ -168,7 +170,7 @@ impl<'a> Reading<'a> {
         let mut decoder = FileDecoder::new(server.thresholds());
         loop {
             let is_over = self.decode(&mut decoder)?;
-            server.persistence.loading.loaded_bytes.store(self.at, Relaxed);
+            server.persistence.loading.loaded_bytes.store(self.before + self.at, Relaxed);
             if is_over {
                 self.keys.hand_over();
                 return Ok(());
@@ -219,7 +221,8 @@ impl<'a> Reading<'a> {
         self.reported = Instant::now();
         let loading = &self.keys.server.persistence.loading;
         let (total, keys) = (loading.total_bytes.load(Relaxed), loading.keys_loaded.load(Relaxed));
-        tracing::info!("Loading DB: {:.0}%, {keys} keys", self.at as f64 * 100.0 / total.max(1) as f64);
+        let done = (self.before + self.at) as f64;
+        tracing::info!("Loading DB: {:.0}%, {keys} keys", done * 100.0 / total.max(1) as f64);
     }
 }
 

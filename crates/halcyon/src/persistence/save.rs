@@ -26,7 +26,7 @@ const DELAY_CHECK: Duration = Duration::from_millis(10);
 /// Writes `save` to the file `path`. All of it is walked, whatever the disk says.
 pub fn save(server: &Server, save: &Save, storage: &dyn Storage, path: &Path) -> Result<(), String> {
     let temporary = path.with_file_name(format!("temp-{}.rdb", std::process::id()));
-    let result = write(server, save, storage, &temporary).and_then(|()| {
+    let result = write(server, save, storage, &temporary, "rdb-save-incremental-fsync").and_then(|()| {
         storage.rename(&temporary, path)?;
         storage.sync_directory(
             path.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new(".")),
@@ -38,12 +38,17 @@ pub fn save(server: &Server, save: &Save, storage: &dyn Storage, path: &Path) ->
     })
 }
 
-fn write(server: &Server, save: &Save, storage: &dyn Storage, path: &Path) -> journal::storage::Result<()> {
-    let sync_bytes = if server.config.bool("rdb-save-incremental-fsync") { SYNC_BYTES } else { u64::MAX };
-    let mut output = Output { file: storage.create(path), unsynced_bytes: 0, sync_bytes };
+/// Writes `save` to a file that is safe then; directive `sync_directive` says whether it is synced on the way.
+pub fn write(
+    server: &Server,
+    save: &Save,
+    storage: &dyn Storage,
+    path: &Path,
+    sync_directive: &str,
+) -> journal::storage::Result<()> {
+    let mut output = Output::new(server, storage.create(path), sync_directive);
     produce(server, save, &mut |bytes| output.append(bytes));
-    let Output { file, .. } = output;
-    file?.sync_data()
+    output.finish()
 }
 
 /// Makes the content of a file, and gives `take` one piece after the other. All of the snapshot is walked.
@@ -127,7 +132,7 @@ fn take_turn(encoder: &Receiver<(Vec<u8>, Piece)>, give: &mut impl FnMut(&[u8]))
 }
 
 /// The file; after its first failure nothing is written.
-struct Output {
+pub struct Output {
     file: journal::storage::Result<std::sync::Arc<dyn StoredFile>>,
     unsynced_bytes: u64,
     /// So many are too many.
@@ -135,7 +140,23 @@ struct Output {
 }
 
 impl Output {
-    fn append(&mut self, bytes: &[u8]) {
+    /// For a file that was just made.
+    pub fn new(
+        server: &Server,
+        file: journal::storage::Result<std::sync::Arc<dyn StoredFile>>,
+        sync_directive: &str,
+    ) -> Output {
+        let sync_bytes = if server.config.bool(sync_directive) { SYNC_BYTES } else { u64::MAX };
+        Output { file, unsynced_bytes: 0, sync_bytes }
+    }
+
+    /// Makes the file safe, if nothing has failed.
+    pub fn finish(self) -> journal::storage::Result<()> {
+        self.file?.sync_data()
+    }
+
+    /// Writes bytes, unless something has failed before.
+    pub fn append(&mut self, bytes: &[u8]) {
         let Ok(file) = &self.file else { return };
         self.unsynced_bytes += bytes.len() as u64;
         let mut result = append_all(&**file, bytes);

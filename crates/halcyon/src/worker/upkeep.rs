@@ -27,7 +27,7 @@ impl Worker {
             self.expire();
         }
         if self.evicting {
-            self.evicting = eviction::tick(&self.shared.server, &mut self.engine);
+            self.evict();
         }
         self.end_pauses();
         self.end_waits();
@@ -39,17 +39,25 @@ impl Worker {
         self.accept_again.append(&mut self.accept_later);
         self.expire();
         self.end_late_handshakes();
-        self.evicting = eviction::tick(&self.shared.server, &mut self.engine);
+        self.evict();
         self.evict_clients();
         self.close_some();
         self.balance();
+    }
+
+    /// A slice of eviction, if memory is above its limit.
+    fn evict(&mut self) {
+        let server = &self.shared.server;
+        self.evicting = !server.persistence.is_loading() && eviction::tick(server, &mut self.engine);
     }
 
     /// A slice of active expiry over this worker's share of the stripes.
     pub(super) fn expire(&mut self) {
         let shared = self.shared.clone();
         let server = &shared.server;
-        if !server.active_expire.load(Relaxed) || server.debug.pauses_cron.load(Relaxed) {
+        // What is loaded may be written again before it ends.
+        let is_held_back = server.debug.pauses_cron.load(Relaxed) || server.persistence.is_loading();
+        if !server.active_expire.load(Relaxed) || is_held_back {
             self.expiring = false;
             return;
         }

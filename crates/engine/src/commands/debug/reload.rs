@@ -37,8 +37,17 @@ pub(super) fn reload(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Cm
 }
 
 /// DEBUG LOADAOF
-pub(super) fn load_aof(_: &mut Ctx<'_>, _: Args<'_>, _: &mut Reply<'_>) -> CmdResult {
-    Err(Fault::Text("ERR DEBUG LOADAOF is not available: there is no append-only file to load"))
+pub(super) fn load_aof(ctx: &mut Ctx<'_>, _: Args<'_>, _: &mut Reply<'_>) -> CmdResult {
+    ctx.defer_script(|lane| {
+        let server = lane.server();
+        server.host.reload_files(server).map_err(|reason| {
+            server.host.log(&format!("DEBUG LOADAOF: {reason}"));
+            Fault::Text("ERR Error trying to load the AOF files, check server logs.")
+        })?;
+        lane.reply().ok();
+        Ok(())
+    });
+    Ok(())
 }
 
 fn reload_database(lane: &mut Lane<'_>, db: usize, now_ms: i64, compression: Compression) -> CmdResult {

@@ -169,7 +169,7 @@ impl Options {
 /// XCLAIM key group consumer min-idle-time id [id ...] [IDLE ms] [TIME unix-time-milliseconds] [RETRYCOUNT count]
 /// [FORCE] [JUSTID] [LASTID lastid]
 pub fn xclaim(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    let (key, group, now_ms) = (args.at(1), args.at(2), ctx.now_ms());
+    let (key, group, now_ms) = (args.at(1), args.at(2), ctx.wall_ms());
     ctx.exists(key);
     demand_group(ctx, key, group)?;
     let min_idle_ms = min_idle(&args[4], "ERR Invalid min-idle-time argument for XCLAIM")?;
@@ -236,7 +236,7 @@ fn claim_one(
 
 /// XAUTOCLAIM key group consumer min-idle-time start [COUNT count] [JUSTID]
 pub fn xautoclaim(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    let (key, group, now_ms) = (args.at(1), args.at(2), ctx.now_ms());
+    let (key, group, now_ms) = (args.at(1), args.at(2), ctx.wall_ms());
     // The key is looked for before anything is refused, but its type matters only after that.
     ctx.exists(key);
     let min_idle_ms = min_idle(&args[4], "ERR Invalid min-idle-time argument for XAUTOCLAIM")?;

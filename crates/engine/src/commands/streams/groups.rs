@@ -152,7 +152,7 @@ pub fn xgroup_destroy(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) 
 
 /// XGROUP CREATECONSUMER key group consumer
 pub fn xgroup_createconsumer(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    let (key, name, now_ms) = (&args[2], &args[3], ctx.now_ms());
+    let (key, name, now_ms) = (&args[2], &args[3], ctx.wall_ms());
     demand_group(ctx, args)?;
     let create = |stream: &mut Stream| {
         stream.edit_group(name, |group| group.create_consumer(&args[4], now_ms, None)).unwrap_or(false)

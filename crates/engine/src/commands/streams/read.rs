@@ -287,7 +287,7 @@ pub fn xreadgroup(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> C
         });
     }
     let (group, consumer) = (Name::from(group), Name::from(consumer));
-    let (now_ms, count_max) = (ctx.now_ms(), options.count_max());
+    let (now_ms, count_max) = (ctx.wall_ms(), options.count_max());
     let reader = Reader { group, consumer, now_ms, count_max, no_ack: options.no_ack };
     let mut work = 0;
     for (key, wanted) in options.keys(args).zip(&wanted) {

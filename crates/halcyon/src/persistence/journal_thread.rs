@@ -1,0 +1,404 @@
+//! The thread that writes the append-only files, and the one that syncs them where that may take its time.
+//!
+//! ```text
+//!   append -> log -> journal: step -> files
+//!                        |   ^
+//!            sync wanted |   | synced          others: begin, end, rewrite, flush -> tasks
+//!                        v   |
+//!                    journal-sync
+//! ```
+//!
+//! The thread sleeps on the log while there is nothing to write. Unless every write is to be synced, it rests a moment after
+//! each round: so it is not woken for every command, and writes many together.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::task::{Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+use base::limits::{JOURNAL_HISTORY_BYTES, JOURNAL_REST_US, JOURNAL_RETRY_US};
+use engine::persistence::files::{FilesFace, FilesState};
+use engine::persistence::rewriting::Rewritten;
+use engine::propagation::LogReader;
+use journal::JournalError;
+use journal::files::{Names, Policy, SyncDone, SyncRequest, Writer, WriterOptions};
+use journal::manifest::BaseFormat;
+use journal::recover::Recovered;
+use journal::storage::{RealStorage, Storage};
+use parking_lot::Mutex;
+
+use crate::shared::Shared;
+
+const RETRY: Duration = Duration::from_micros(JOURNAL_RETRY_US);
+
+/// Where a task's result goes.
+type Answer<T> = Sender<Result<T, String>>;
+
+/// What is asked of the thread.
+enum Task {
+    /// Go on with the files that were loaded.
+    Adopt(Box<Recovered>, Answer<()>),
+    /// Begin new files; those there were are written no more.
+    BeginAnew(Answer<()>),
+    /// Say where the base of a rewrite is to be written. Without files, they begin, until the rewrite is over.
+    BeginRewrite(Answer<Rewrite>),
+    /// Make the file that was written there the base for what follows an offset.
+    Install(Rewrite, BaseFormat, u64, Answer<Rewritten>),
+    /// The rewrite came to nothing.
+    GiveUp(Rewrite),
+    /// Write and sync what there is. And then end, or go on.
+    Flush { ends: bool, answer: Answer<()> },
+    /// A sync is over.
+    Synced(SyncDone),
+    /// End the thread.
+    End,
+}
+
+/// A rewrite that was begun.
+#[derive(Clone)]
+pub struct Rewrite {
+    /// How things are called.
+    pub names: Names,
+    /// Which files it is for: they may be given up meanwhile.
+    generation: u64,
+}
+
+/// The way to the thread.
+#[derive(Default)]
+pub struct Journal {
+    tasks: Mutex<Vec<Task>>,
+    thread: Mutex<Option<Thread>>,
+}
+
+impl Journal {
+    fn send(&self, task: Task) {
+        self.tasks.lock().push(task);
+        self.wake();
+    }
+
+    /// Has the thread look around: directives have changed.
+    pub fn wake(&self) {
+        if let Some(thread) = &*self.thread.lock() {
+            thread.unpark();
+        }
+    }
+
+    /// Asks something of the thread and waits for the answer.
+    fn ask<T>(&self, task: impl FnOnce(Answer<T>) -> Task) -> Result<T, String> {
+        let (answer, answered) = channel();
+        self.send(task(answer));
+        answered.recv().unwrap_or_else(|_| Err("the server is ending".to_owned()))
+    }
+
+    /// Goes on with files that were loaded.
+    pub fn adopt(&self, recovered: Recovered) -> Result<(), String> {
+        self.ask(|answer| Task::Adopt(Box::new(recovered), answer))
+    }
+
+    /// Begins new files, from the log's end on.
+    pub fn begin_anew(&self) -> Result<(), String> {
+        self.ask(Task::BeginAnew)
+    }
+
+    /// Begins a rewrite.
+    pub fn begin_rewrite(&self) -> Result<Rewrite, String> {
+        self.ask(Task::BeginRewrite)
+    }
+
+    /// Ends a rewrite whose base is written: it is what comes before `at`.
+    pub fn install(&self, rewrite: Rewrite, format: BaseFormat, at: u64) -> Result<Rewritten, String> {
+        self.ask(|answer| Task::Install(rewrite, format, at, answer))
+    }
+
+    /// Ends a rewrite that has failed.
+    pub fn give_up(&self, rewrite: Rewrite) {
+        self.send(Task::GiveUp(rewrite));
+    }
+
+    /// Writes and syncs all that is in the log.
+    pub fn flush(&self) -> Result<(), String> {
+        self.ask(|answer| Task::Flush { ends: false, answer })
+    }
+
+    /// As [`Journal::flush`], and then writes no more.
+    pub fn end_files(&self) -> Result<(), String> {
+        self.ask(|answer| Task::Flush { ends: true, answer })
+    }
+
+    /// Writes all that is in the log and ends the thread: nobody appends any more.
+    pub fn close(&self) -> Result<(), String> {
+        let flushed = self.flush();
+        self.send(Task::End);
+        flushed
+    }
+
+    /// Syncs files until the other thread is gone.
+    pub fn run_syncs(&self, requests: &Receiver<SyncRequest>) {
+        while let Ok(request) = requests.recv() {
+            self.send(Task::Synced(request.run()));
+        }
+    }
+
+    /// Writes files until the process ends.
+    pub fn run(&self, shared: &Shared, syncs: Sender<SyncRequest>) {
+        *self.thread.lock() = Some(thread::current());
+        let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        let mut writing = Writing {
+            shared,
+            syncs,
+            writer: None,
+            generation: 0,
+            is_temporary: false,
+            options: Options::of(shared),
+        };
+        loop {
+            let mut waits = false;
+            for task in std::mem::take(&mut *self.tasks.lock()) {
+                if matches!(task, Task::End) {
+                    return;
+                }
+                if let Some(later) = writing.run(task) {
+                    self.tasks.lock().push(later);
+                    waits = true;
+                }
+            }
+            match writing.step(&waker) {
+                Rest::None => {}
+                Rest::UntilWoken if waits => thread::park_timeout(RETRY),
+                Rest::UntilWoken => thread::park(),
+                Rest::For(time) => thread::park_timeout(time),
+            }
+        }
+    }
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// What the directives say, as of a version of theirs.
+struct Options {
+    version: u64,
+    policy: Policy,
+    timestamps: bool,
+    no_sync_on_rewrite: bool,
+    keeps_all_history: bool,
+}
+
+impl Options {
+    fn of(shared: &Shared) -> Options {
+        let config = &shared.server.config;
+        let version = config.version();
+        let policy = match config.string("appendfsync").as_str() {
+            "always" => Policy::Always,
+            "no" => Policy::No,
+            _ => Policy::EverySecond,
+        };
+        Options {
+            version,
+            policy,
+            timestamps: config.bool("aof-timestamp-enabled"),
+            no_sync_on_rewrite: config.bool("no-appendfsync-on-rewrite"),
+            keeps_all_history: config.bool("aof-disable-auto-gc"),
+        }
+    }
+}
+
+/// Until when the thread has nothing to do.
+enum Rest {
+    None,
+    UntilWoken,
+    For(Duration),
+}
+
+/// The thread's own state.
+struct Writing<'a> {
+    shared: &'a Shared,
+    syncs: Sender<SyncRequest>,
+    writer: Option<Writer>,
+    /// Which files these are: one more each time that others begin.
+    generation: u64,
+    /// The files are for one rewrite only, with `appendonly no`.
+    is_temporary: bool,
+    options: Options,
+}
+
+impl Writing<'_> {
+    /// Does what is asked; comes back with it if that has to wait for a sync that is under way.
+    fn run(&mut self, task: Task) -> Option<Task> {
+        match task {
+            Task::Adopt(recovered, answer) => {
+                let _ = answer.send(self.adopt(*recovered));
+            }
+            Task::BeginAnew(answer) => {
+                let _ = answer.send(self.begin_anew(false));
+            }
+            Task::BeginRewrite(answer) => {
+                let begun = if self.writer.is_none() { self.begin_anew(true) } else { Ok(()) };
+                let names = self.writer.as_ref().map(|writer| writer.names().clone());
+                let rewrite = names.map(|names| Rewrite { names, generation: self.generation });
+                let _ = answer.send(begun.map(|()| rewrite.expect("rewrite-files: they were just begun")));
+            }
+            Task::Install(rewrite, format, at, answer) => match self.install(&rewrite, format, at) {
+                Err(JournalError::SyncInFlight) => return Some(Task::Install(rewrite, format, at, answer)),
+                installed => {
+                    let _ = answer.send(installed.map_err(|error| error.to_string()));
+                    self.end_temporary();
+                }
+            },
+            Task::GiveUp(rewrite) => {
+                let _ = RealStorage.remove(&rewrite.names.temporary_base());
+                self.end_temporary();
+            }
+            Task::Flush { ends, answer } => match self.flush() {
+                Err(JournalError::SyncInFlight) => return Some(Task::Flush { ends, answer }),
+                flushed => {
+                    if ends {
+                        self.end();
+                    }
+                    let _ = answer.send(flushed.map_err(|error| error.to_string()));
+                }
+            },
+            Task::Synced(done) => {
+                let now = self.shared.server.clock.now();
+                if let Some(writer) = &mut self.writer {
+                    writer.sync_done(done, now);
+                }
+            }
+            Task::End => unreachable!("journal-end: dealt with before"),
+        }
+        None
+    }
+
+    fn adopt(&mut self, recovered: Recovered) -> Result<(), String> {
+        let server = &self.shared.server;
+        let writer = Writer::open(recovered, &server.log, self.writer_options(), server.clock.now());
+        self.start(writer.map_err(|error| error.to_string())?, false);
+        server.persistence.files.set_state(FilesState::On, self.face());
+        Ok(())
+    }
+
+    fn begin_anew(&mut self, is_temporary: bool) -> Result<(), String> {
+        self.end();
+        let server = &self.shared.server;
+        let at = server.log.begin_file();
+        let (storage, names) = (storage(), super::names(&server.config)?);
+        let options = self.writer_options();
+        let writer = Writer::start_anew(&storage, &names, &server.log, at, options, server.clock.now());
+        self.start(writer.map_err(|error| error.to_string())?, is_temporary);
+        if !is_temporary {
+            server.persistence.files.set_state(FilesState::Begun, None);
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, writer: Writer, is_temporary: bool) {
+        self.writer = Some(writer);
+        self.is_temporary = is_temporary;
+        self.generation += 1;
+    }
+
+    fn face(&self) -> Option<FilesFace> {
+        let writer = self.writer.as_ref()?;
+        Some(FilesFace { watermarks: writer.watermarks(), backlog: writer.backlog() })
+    }
+
+    fn install(&mut self, rewrite: &Rewrite, format: BaseFormat, at: u64) -> Result<Rewritten, JournalError> {
+        let server = &self.shared.server;
+        let Some(writer) = self.writer.as_mut().filter(|_| rewrite.generation == self.generation) else {
+            let _ = RealStorage.remove(&rewrite.names.temporary_base());
+            return Ok(Rewritten::Superseded);
+        };
+        writer.install_base(format, at, server.clock.now())?;
+        if server.persistence.files.state() == FilesState::Begun {
+            server.persistence.files.set_state(FilesState::On, self.face());
+        }
+        Ok(Rewritten::Done)
+    }
+
+    fn flush(&mut self) -> Result<(), JournalError> {
+        let now = self.shared.server.clock.now();
+        let flushed = self.writer.as_mut().map_or(Ok(()), |writer| writer.close(now));
+        self.publish();
+        flushed
+    }
+
+    fn end_temporary(&mut self) {
+        if self.is_temporary {
+            self.end();
+        }
+    }
+
+    /// Writes no more.
+    fn end(&mut self) {
+        if self.writer.take().is_some() && !std::mem::take(&mut self.is_temporary) {
+            self.shared.server.persistence.files.set_state(FilesState::Off, None);
+        }
+    }
+
+    fn writer_options(&self) -> WriterOptions {
+        let no_sync = self.options.no_sync_on_rewrite && self.shared.server.persistence.running().is_some();
+        // What was promised to be synced before it is answered is.
+        let policy = match self.options.policy {
+            Policy::EverySecond if no_sync => Policy::No,
+            policy => policy,
+        };
+        let kept_history_bytes = match self.options.keeps_all_history {
+            true => u64::MAX,
+            false if self.shared.server.is_log_wanted(LogReader::Replicas) => JOURNAL_HISTORY_BYTES,
+            false => 0,
+        };
+        WriterOptions { policy, timestamps: self.options.timestamps, checksums: true, kept_history_bytes }
+    }
+
+    fn publish(&self) {
+        let Some(writer) = &self.writer else { return };
+        if !self.is_temporary {
+            self.shared.server.note_files(&writer.status(), writer.sizes());
+        }
+        self.shared.server.persistence.files.tell_progress();
+    }
+
+    /// Writes what there is; says how long there is nothing more to do.
+    fn step(&mut self, waker: &Waker) -> Rest {
+        if self.options.version != self.shared.server.config.version() {
+            self.options = Options::of(self.shared);
+        }
+        let (options, now) = (self.writer_options(), self.shared.server.clock.now());
+        let Some(writer) = &mut self.writer else { return Rest::UntilWoken };
+        writer.set_options(options);
+        let (before, wanted) = (writer.position(), writer.consumer().log().end());
+        let progress = writer.step(now);
+        if let Some(sync) = progress.sync {
+            // It ends after this thread only.
+            let _ = self.syncs.send(sync);
+        }
+        self.publish();
+        let Some(writer) = &self.writer else { return Rest::UntilWoken };
+        let has_written = writer.position() != before;
+        let is_stuck = writer.position() < wanted;
+        let until_due = progress
+            .wake_at_us
+            .map(|wake_at_us| Duration::from_micros(wake_at_us.saturating_sub(now.mono_us)));
+        if is_stuck {
+            // Behind a sync that is under way, or a disk that fails.
+            return Rest::For(until_due.unwrap_or(RETRY));
+        }
+        if has_written && options.policy != Policy::Always {
+            return Rest::For(Duration::from_micros(JOURNAL_REST_US));
+        }
+        if writer.consumer().is_ready(writer.position(), waker) {
+            return Rest::None;
+        }
+        until_due.map_or(Rest::UntilWoken, Rest::For)
+    }
+}
+
+fn storage() -> Arc<dyn Storage> {
+    Arc::new(RealStorage)
+}
