@@ -5,6 +5,7 @@ import os
 import platform
 import struct
 
+from append_only import wait_until_rewritten
 from harness import PATIENCE_S, Error, Server, Skip, check, expect, wait_until
 from persistence import NO_SAVE_POINTS, directory, fill, wait_until_loaded
 from scripts import start_loop
@@ -14,7 +15,7 @@ from tls import NO_CERTIFICATE, connect, serving
 SECCOMP_CALLS = {"x86_64": 317, "aarch64": 277}
 PR_SET_SECCOMP, SECCOMP_MODE_FILTER, PR_SET_NO_NEW_PRIVS = 22, 2, 38
 # Threads that every server with two workers has.
-THREADS = {"worker-0", "worker-1", "long-lane", "reaper", "saver", "signals"}
+THREADS = {"worker-0", "worker-1", "long-lane", "reaper", "saver", "signals", "journal", "journal-sync"}
 
 
 def status(path):
@@ -84,7 +85,7 @@ def no_fork_off():
 
 @check
 def no_fork_is_in_nobodys_way():
-    """Under the filter: SAVE, BGSAVE, loading, scripts of all kinds, handshakes, CONFIG SET of all sorts, SHUTDOWN"""
+    """Under the filter: saving, rewriting, loading, scripts of all kinds, handshakes, CONFIG SET of all sorts, SHUTDOWN"""
     need_filters()
     with directory() as path:
         options = [*NO_SAVE_POINTS, "--busy-reply-threshold", "100"]
@@ -94,6 +95,12 @@ def no_fork_is_in_nobodys_way():
             expect(client.call("BGSAVE"), "Background saving started")
             wait_until(lambda: b"rdb_bgsave_in_progress:0" in client.call("INFO", "persistence"), "the end of BGSAVE")
             assert b"rdb_last_bgsave_status:ok" in client.call("INFO", "persistence")
+            expect(client.call("CONFIG", "SET", "appendonly", "yes"), "OK")
+            wait_until(lambda: b"aof_rewrites:1" in client.call("INFO", "persistence"), "append-only files")
+            wait_until_rewritten(client)
+            expect(client.call("BGREWRITEAOF"), "Background append only file rewriting started")
+            wait_until_rewritten(client)
+            expect_filtered(server)
             keys = client.call("DBSIZE")
             expect(client.call("EVAL", "return redis.call('GET', KEYS[1])", 1, "string:3"), b"xxx")
             script, replies = start_loop(server, "held")
@@ -105,11 +112,12 @@ def no_fork_is_in_nobodys_way():
             client.send(b"SHUTDOWN SAVE\r\n")
             assert client.at_end(), "SHUTDOWN did not end the connection"
             expect(server.process.wait(timeout=PATIENCE_S), 0, "exit code")
-        with Server(*NO_SAVE_POINTS, directory=path) as server, server.connect() as client:
-            wait_until_loaded(client)
-            expect(client.call("DBSIZE"), keys)
-            expect_filtered(server)
-            expect(server.terminate(), 0, "exit code")
+        for options in [NO_SAVE_POINTS, [*NO_SAVE_POINTS, "--appendonly", "yes"]]:
+            with Server(*options, directory=path) as server, server.connect() as client:
+                wait_until_loaded(client)
+                expect(client.call("DBSIZE"), keys)
+                expect_filtered(server)
+                expect(server.terminate(), 0, "exit code")
     with serving(*NO_CERTIFICATE) as server, connect(server) as client:
         expect(client.call("PING"), "PONG")
         expect_filtered(server)

@@ -61,13 +61,13 @@ def wait_until_loaded(client):
 
 
 @contextlib.contextmanager
-def redis(path):
+def redis(path, *options):
     """A real redis-server on that directory; yields a client."""
     program = shutil.which("redis-server")
     if not program:
         raise Skip("there is no redis-server")
     port = free_port()
-    command = [program, "--port", str(port), "--bind", "127.0.0.1", "--dir", path, "--save", "", *DEBUG]
+    command = [program, "--port", str(port), "--bind", "127.0.0.1", "--dir", path, "--save", "", *DEBUG, *options]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + PATIENCE_S

@@ -12,6 +12,7 @@ import time
 import traceback
 
 import acl  # noqa: F401  (each import registers its checks)
+import append_only  # noqa: F401
 import clients  # noqa: F401
 import listening  # noqa: F401
 import load  # noqa: F401

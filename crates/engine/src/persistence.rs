@@ -17,7 +17,6 @@ use std::sync::atomic::{
 use journal::files::{Sizes, Status};
 
 use crate::fault::{CmdResult, Fault};
-use crate::propagation::may_leave_effects;
 use crate::server::Server;
 use crate::table::{CommandInfo, Flags};
 use files::Files;
@@ -32,6 +31,22 @@ const RETRY_AFTER_S: i64 = 5;
 const IS_LOADING: u8 = 1;
 const CANNOT_SAVE: u8 = 2;
 const CANNOT_APPEND: u8 = 4;
+
+const CANNOT_SAVE_COMMAND: Fault = Fault::Text(
+    "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk. Commands that may modify the data set are disabled, because this instance is configured to report errors during writes if RDB snapshotting fails (stop-writes-on-bgsave-error option). Please check the Redis logs for details about the RDB error.",
+);
+const CANNOT_SAVE_SCRIPT: Fault = Fault::Text(
+    "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk. Writable scripts are blocked. Use 'no-writes' flag for read only scripts.",
+);
+
+/// Who asks whether something may be written: the texts of errors differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asker {
+    /// A command, of a client or within a script.
+    Command,
+    /// A script that says what it does, before it runs.
+    Script,
+}
 
 /// The state of the data's files.
 pub struct Persistence {
@@ -176,21 +191,34 @@ impl Server {
         if refusals & IS_LOADING != 0 && !info.spec.flags.contains(Flags::LOADING) {
             return Err(Fault::Text("LOADING Redis is loading the dataset in memory"));
         }
+        let writes = match queued {
+            Some(queued) if info.spec.name == "exec" => queued.contains(Flags::WRITE),
+            _ => info.spec.flags.contains(Flags::WRITE),
+        };
         // PING tells that writes fail, as in Redis.
-        if !may_leave_effects(info, queued) && info.spec.name != "ping" {
-            return Ok(());
-        }
-        let must_save = self.config.bool("stop-writes-on-bgsave-error") && !self.save_points().is_empty();
-        if refusals & CANNOT_SAVE != 0 && must_save {
-            return Err(Fault::Text(
-                "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk. Commands that may modify the data set are disabled, because this instance is configured to report errors during writes if RDB snapshotting fails (stop-writes-on-bgsave-error option). Please check the Redis logs for details about the RDB error.",
-            ));
+        if writes || info.spec.name == "ping" { self.admit_write(Asker::Command) } else { Ok(()) }
+    }
+
+    /// An error if nothing may be written since it could not be kept.
+    pub(crate) fn admit_write(&self, asker: Asker) -> CmdResult {
+        let refusals = self.persistence.refusals.load(Relaxed);
+        let is_script = asker == Asker::Script;
+        if refusals & CANNOT_SAVE != 0
+            && self.config.bool("stop-writes-on-bgsave-error")
+            && !self.save_points().is_empty()
+        {
+            return Err(if is_script { CANNOT_SAVE_SCRIPT } else { CANNOT_SAVE_COMMAND });
         }
         if refusals & CANNOT_APPEND != 0
             && let Some(error) = self.persistence.files.error()
         {
             let words = files::system_words(&error);
-            return Err(Fault::owned(format!("MISCONF Errors writing to the AOF file: {words}")));
+            return Err(Fault::owned(match is_script {
+                false => format!("MISCONF Errors writing to the AOF file: {words}"),
+                true => format!(
+                    "MISCONF Redis is configured to persist data to AOF, but it's currently unable to persist to disk. Writable scripts are blocked. Use 'no-writes' flag for read only scripts. AOF error: {words}"
+                ),
+            }));
         }
         Ok(())
     }

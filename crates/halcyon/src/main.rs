@@ -1,5 +1,6 @@
 //! The Halcyon server.
 
+mod check;
 mod connection;
 mod lane;
 mod listeners;
@@ -23,10 +24,14 @@ static ALLOCATOR: store::alloc::Counting = store::alloc::Counting;
 
 const USAGE: &str = "\
 Usage: halcyon [/path/to/redis.conf] [--directive value ...] [-]
+       halcyon check FILE|DIRECTORY ... [--fix]
        halcyon -v or --version
        halcyon -h or --help
 
 A file and options are as redis-server takes them; '-' reads directives from standard input.
+
+check looks through snapshots and append-only files and says whether they are whole; --fix cuts off what
+is not whole at the end of an append-only file. Its exit code is 0 if all can be loaded.
 
 Examples:
        halcyon
@@ -55,6 +60,14 @@ fn main() -> ExitCode {
             print!("{USAGE}");
             ExitCode::SUCCESS
         }
+        Some(b"check") => match check::check(&args[1..]) {
+            Ok(true) => ExitCode::SUCCESS,
+            Ok(false) => ExitCode::FAILURE,
+            Err(text) => {
+                eprintln!("{text}");
+                ExitCode::FAILURE
+            }
+        },
         _ => match serve::serve(&args) {
             Ok(()) => ExitCode::SUCCESS,
             Err(text) => {

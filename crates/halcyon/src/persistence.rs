@@ -11,6 +11,7 @@ use journal::files::Names;
 
 /// How the append-only files are called now. Where the process is later does not matter to them.
 pub fn names(config: &Config) -> Result<Names, String> {
-    let data = std::env::current_dir().map_err(|error| format!("cannot tell the working directory: {error}"))?;
+    let data =
+        std::env::current_dir().map_err(|error| format!("cannot tell the working directory: {error}"))?;
     Ok(Names { data, directory: config.string("appenddirname"), prefix: config.string("appendfilename") })
 }

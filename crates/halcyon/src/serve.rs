@@ -270,7 +270,11 @@ fn follow_as_configured(server: &Server) {
 }
 
 /// Starts the threads that write the append-only files.
-fn start_journal(shared: &Arc<Shared>, journal: &Arc<Journal>, notify: &Sender<Notice>) -> Result<(), String> {
+fn start_journal(
+    shared: &Arc<Shared>,
+    journal: &Arc<Journal>,
+    notify: &Sender<Notice>,
+) -> Result<(), String> {
     let (syncs, sync_requests) = channel();
     let (syncing, writing, shared) = (journal.clone(), journal.clone(), shared.clone());
     spawn("journal-sync", notify, move || syncing.run_syncs(&sync_requests))?;
@@ -280,7 +284,9 @@ fn start_journal(shared: &Arc<Shared>, journal: &Arc<Journal>, notify: &Sender<N
 /// Writes what is still to be written. Nobody is answered any more.
 fn end_journal(shared: &Shared, journal: &Journal) -> Result<(), String> {
     let are_kept = shared.server.persistence.files.are_kept();
-    journal.close().map_err(|reason| format!("The last of the append-only files could not be written: {reason}"))?;
+    journal
+        .close()
+        .map_err(|reason| format!("The last of the append-only files could not be written: {reason}"))?;
     if are_kept {
         tracing::info!("The append-only files are safe");
     }
@@ -297,7 +303,11 @@ fn load_snapshot(server: &Server, path: &Path) -> Result<(), String> {
 }
 
 /// Loads the data, if there is any, on a thread of its own: the append-only files, or the last snapshot.
-fn start_loading(shared: &Arc<Shared>, journal: &Arc<Journal>, notify: &Sender<Notice>) -> Result<(), String> {
+fn start_loading(
+    shared: &Arc<Shared>,
+    journal: &Arc<Journal>,
+    notify: &Sender<Notice>,
+) -> Result<(), String> {
     let server = &shared.server;
     let is_appended = server.config.bool("appendonly");
     let path = PathBuf::from(server.config.string("dbfilename"));

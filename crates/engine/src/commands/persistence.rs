@@ -144,10 +144,20 @@ mod tests {
         harness.server.note_files(&bad, Sizes::default());
         let refused = "MISCONF Errors writing to the AOF file: No space left on device";
         harness.check("EXEC", &format!("-EXECABORT Transaction discarded because of: {refused}"));
-        for command in ["SET k v", "PING", "EVAL \"return 1\" 0", "PUBLISH c m"] {
+        for command in ["SET k v", "PING"] {
             harness.check(command, &format!("-{refused}"));
         }
-        harness.check("GET k", "(nil)");
+        let blocked = "-MISCONF Redis is configured to persist data to AOF, but it's currently unable to persist to disk. Writable scripts are blocked. Use 'no-writes' flag for read only scripts. AOF error: No space left on device";
+        for (command, reply) in [
+            ("GET k", "(nil)"),
+            ("PUBLISH c m", ":0"),
+            ("EVAL \"return 1\" 0", ":1"),
+            ("EVAL \"return redis.pcall('SET', 'k', 'v').err\" 0", refused),
+            ("EVAL \"#!lua flags=no-writes\\nreturn 1\" 0", ":1"),
+            ("EVAL \"#!lua\\nreturn 1\" 0", blocked),
+        ] {
+            harness.check(command, reply);
+        }
         assert!(harness.run("INFO persistence").contains("aof_last_write_status:err\r\n"));
         harness.server.note_files(&Status::default(), Sizes::default());
         harness.check("SET k v", "+OK");

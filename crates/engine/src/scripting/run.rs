@@ -24,6 +24,7 @@ use crate::args::Args;
 use crate::ctx::Ctx;
 use crate::fault::{CmdResult, Fault};
 use crate::lane::Lane;
+use crate::persistence::Asker;
 use crate::reply::Reply;
 
 /// What is to be run.
@@ -128,6 +129,9 @@ fn admit(ctx: &Ctx<'_>, program: Program<'_>, inputs: &Inputs<'_>) -> CmdResult 
     }
     if !flags.intersects(ScriptFlags::NO_WRITES | ScriptFlags::COMPAT) && server.is_read_only() {
         return Err(Fault::Text("READONLY Can not run script with write flag on readonly replica."));
+    }
+    if !flags.intersects(ScriptFlags::NO_WRITES | ScriptFlags::COMPAT) {
+        server.admit_write(Asker::Script)?;
     }
     let needs_memory =
         !flags.intersects(ScriptFlags::NO_WRITES | ScriptFlags::ALLOW_OOM | ScriptFlags::COMPAT);

@@ -21,6 +21,7 @@ use crate::acl;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::output::Output;
+use crate::persistence::Asker;
 use crate::reply::Reply;
 use crate::server::LogLevel;
 use crate::table::{CommandInfo, Flags, KeyAccess};
@@ -187,6 +188,9 @@ impl Run<'_, '_> {
         }
         if flags.contains(Flags::WRITE) && server.is_read_only() {
             return Err("READONLY You can't write against a read only replica.".into());
+        }
+        if flags.contains(Flags::WRITE) {
+            server.admit_write(Asker::Command)?;
         }
         if !self.has_written {
             server.admit_script_by_replicas(flags)?;

@@ -186,7 +186,7 @@ fn what_has_no_effect_is_told_once() {
     let room = Room::new();
     room.write(
         "redis.conf",
-        "appendonly no\nport 1\nappendonly yes\naof-load-truncated yes\ndaemonize yes\npropagation-error-behavior panic\n\
+        "cluster-port 0\nport 1\ncluster-port 5\ncluster-migration-barrier 1\ndaemonize yes\ncluster-node-timeout 9\n\
          list-max-ziplist-entries 5\n",
     );
     let (_, notices) = load_in(&room, &["redis.conf"]).expect("it is valid");
@@ -197,11 +197,11 @@ fn what_has_no_effect_is_told_once() {
     assert_eq!(
         told,
         [
-            "redis.conf:3: 'appendonly yes' has no effect yet",
-            "(redis.conf:4: 'aof-load-truncated yes' has no effect yet",
+            "redis.conf:3: 'cluster-port 5' has no effect yet",
+            "(redis.conf:4: 'cluster-migration-barrier 1' has no effect yet",
             "redis.conf:5: 'daemonize yes' is ignored: the process never forks and stays in the foreground, \
              where a service manager can watch it",
-            "redis.conf:6: 'propagation-error-behavior panic' has no effect yet",
+            "redis.conf:6: 'cluster-node-timeout 9' has no effect yet",
             "redis.conf:7: 'list-max-ziplist-entries' is obsolete and ignored",
         ]
     );

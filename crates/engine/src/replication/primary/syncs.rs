@@ -130,7 +130,7 @@ impl Server {
         let due = replicas.syncs.due(self, now_ms);
         let first = due.first()?;
         let filter = first.greeting.filter;
-        if filter.is_none() && !self.persistence.claim(now_ms / 1000) {
+        if filter.is_none() && !self.persistence.claim(SavePurpose::Sync, now_ms / 1000) {
             replicas.syncs.put_back(due, now_ms);
             return None;
         }
