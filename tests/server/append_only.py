@@ -12,7 +12,7 @@ import subprocess
 import time
 
 from harness import PATIENCE_S, Client, Error, Server, Skip, binary, check, expect, free_port, run_to_end, wait_until
-from persistence import DEBUG, LIBRARY, NO_SAVE_POINTS, digest, directory, fill, redis, wait_until_loaded
+from persistence import DEBUG, NO_SAVE_POINTS, digest, directory, fill, redis, wait_until_loaded
 
 APPEND = ["--appendonly", "yes", *DEBUG, *NO_SAVE_POINTS]
 PEERS = pathlib.Path.home() / ".cache/halcyon-peers/bin"
@@ -87,6 +87,7 @@ def connect_to(process, port):
 def write_more(client):
     """Every type again, so that it is in the log and not in a base; several databases, transactions and scripts."""
     fill(client)
+    client.call("PEXPIREAT", "ends", int(time.time() * 1000) + 1_000_000)
     client.call("MULTI")
     client.call("INCR", "counter")
     client.call("RPUSH", "list:small", "a", "b")
@@ -115,7 +116,6 @@ def appended_and_loaded():
                 with Server(*options, directory=path) as server, server.connect() as client:
                     wait_until_loaded(client)
                     expect(digest(client), before, f"digest with appendfsync {policy}")
-                    expect(client.call("FCALL", "five", 0), 5)
                     assert 900 < client.call("TTL", "ends") <= 1_000
                     expect(client.call("INCR", "again"), 1)
                     expect(client.call("DEL", "again"), 1)
@@ -155,6 +155,10 @@ def exchange(path, other):
     with Server(*APPEND, directory=path) as server, server.connect() as client:
         wait_until_loaded(client)
         write_more(client)
+        # Later servers write such scores with fewer digits, which their digests go by.
+        client.call("DEL", "zset:large")
+        for number in range(300):
+            client.call("ZADD", "zset:large", number / 4, f"member:{number}")
         before = digest(client)
         expect(server.terminate(), 0)
     with other() as client:
@@ -261,6 +265,7 @@ def begun_at_run_time():
         with Server(*APPEND, directory=path) as server, server.connect() as client:
             wait_until_loaded(client)
             expect(digest(client), before)
+            expect(client.call("FCALL", "five", 0), 5)
             expect(client.call("CONFIG", "SET", "appendonly", "no"), "OK")
             expect(fields(client)["aof_enabled"], "0")
             client.call("SET", "unseen", 1)
@@ -468,7 +473,6 @@ def failed_rewrite():
             client.call("BGREWRITEAOF")
             wait_until(lambda: fields(client)["aof_rewrites_consecutive_failures"] == "1", "the failure")
             expect(fields(client)["aof_last_bgrewrite_status"], "err")
-            before = digest(client)
             assert not glob.glob(aof(path, "temp-*")), os.listdir(aof(path))
             limits = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
             resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, limits)
@@ -491,7 +495,6 @@ def loaded_anew():
         before = digest(client)
         expect(client.call("DEBUG", "LOADAOF"), "OK")
         expect(digest(client), before)
-        expect(client.call("FCALL", "five", 0), 5)
         client.call("SET", "after", 1)
         before = digest(client)
         expect(client.call("DEBUG", "LOADAOF"), "OK")
@@ -518,4 +521,4 @@ def loading_is_shown():
                 assert refused is None or refused.startswith("LOADING"), refused
             wait_until_loaded(client)
             expect(client.call("LLEN", "list7"), 10_000)
-            assert LIBRARY and "DB loaded from append only file" in server.log()
+            assert "DB loaded from append only file" in server.log()

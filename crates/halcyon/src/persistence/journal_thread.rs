@@ -46,7 +46,7 @@ enum Task {
     /// Make the file that was written there the base for what follows an offset.
     Install(Rewrite, BaseFormat, u64, Answer<Rewritten>),
     /// The rewrite came to nothing.
-    GiveUp(Rewrite),
+    GiveUp,
     /// Write and sync what there is. And then end, or go on.
     Flush { ends: bool, answer: Answer<()> },
     /// A sync is over.
@@ -111,9 +111,9 @@ impl Journal {
         self.ask(|answer| Task::Install(rewrite, format, at, answer))
     }
 
-    /// Ends a rewrite that has failed.
-    pub fn give_up(&self, rewrite: Rewrite) {
-        self.send(Task::GiveUp(rewrite));
+    /// Says that the rewrite that was begun comes to nothing.
+    pub fn give_up(&self) {
+        self.send(Task::GiveUp);
     }
 
     /// Writes and syncs all that is in the log.
@@ -251,10 +251,7 @@ impl Writing<'_> {
                     self.end_temporary();
                 }
             },
-            Task::GiveUp(rewrite) => {
-                let _ = RealStorage.remove(&rewrite.names.temporary_base());
-                self.end_temporary();
-            }
+            Task::GiveUp => self.end_temporary(),
             Task::Flush { ends, answer } => match self.flush() {
                 Err(JournalError::SyncInFlight) => return Some(Task::Flush { ends, answer }),
                 flushed => {

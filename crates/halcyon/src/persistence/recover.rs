@@ -34,6 +34,8 @@ const REPORT_RECORDS: u64 = 4096;
 
 /// Loads the files, and makes them if there are none. The error is one line that says what is wrong, where, and what to do.
 pub fn recover(server: &Server, storage: &Arc<dyn Storage>, names: &Names) -> Result<Recovered, String> {
+    // Of a rewrite that was under way when the server before this one ended.
+    let _ = storage.remove(&names.temporary_base());
     let found = Directory::open(storage, names).map_err(|error| error.to_string())?;
     let Some(directory) = found else { return create(server, storage, names) };
     let recovered = load(server, directory, server.config.bool("aof-load-truncated"))?;

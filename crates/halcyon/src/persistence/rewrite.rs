@@ -32,7 +32,8 @@ pub fn rewrite(
     match written {
         Ok(()) => journal.install(rewrite, format, save.log_offset),
         Err(error) => {
-            journal.give_up(rewrite);
+            let _ = RealStorage.remove(&path);
+            journal.give_up();
             Err(error.to_string())
         }
     }
