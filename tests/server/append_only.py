@@ -1,4 +1,4 @@
-"""The append-only files: written, loaded, rewritten, exchanged with other servers, and what happens when the disk fails."""
+"""The append-only files: written, loaded, rewritten, exchanged with other servers, and when the disk fails."""
 
 import contextlib
 import glob
@@ -63,8 +63,8 @@ def peer(name, path):
     if not program.exists():
         raise Skip(f"there is no {program}")
     port = free_port()
-    command = [program, "--port", port, "--bind", "127.0.0.1", "--dir", path, "--save", "", "--appendonly", "yes", *DEBUG]
-    command = [str(word) for word in command]
+    options = ["--dir", path, "--save", "", "--appendonly", "yes", *DEBUG]
+    command = [str(word) for word in [program, "--port", port, "--bind", "127.0.0.1", *options]]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         yield connect_to(process, port)

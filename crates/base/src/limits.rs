@@ -243,7 +243,8 @@ pub const JOURNAL_RETRY_US: u64 = 100_000;
 /// what is appended meanwhile is written together.
 pub const JOURNAL_REST_US: u64 = 1_000;
 
-/// Bytes of append-only files that a rewrite made superfluous and that are kept all the same, for replicas that fell behind.
+/// Bytes of append-only files that a rewrite made superfluous and that are kept all the same, for replicas that fell
+/// behind.
 pub const JOURNAL_HISTORY_BYTES: u64 = 256 * MIB;
 
 /// Longest line of a manifest that is read, as Redis has it.

@@ -176,8 +176,8 @@ impl Server {
         changes.saturating_sub(self.persistence.changes_saved.load(Relaxed))
     }
 
-    /// What a command is told while the data is loaded, or cannot be saved. `queued` are the flags of the transaction that
-    /// it would run.
+    /// What a command is told while the data is loaded, or cannot be saved. `queued` are the flags of the transaction
+    /// that it would run.
     #[inline]
     pub(crate) fn admit_by_persistence(&self, info: &CommandInfo, queued: Option<Flags>) -> CmdResult {
         match self.persistence.refusals.load(Relaxed) {

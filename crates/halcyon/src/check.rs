@@ -1,4 +1,4 @@
-//! `halcyon check`: looks through the data's files without loading them and says, one line a file, whether they are whole.
+//! `halcyon check`: looks through the data's files without loading them and says, a line each, whether they are whole.
 //! Asked to, it cuts off what is not whole at the end of an append-only file.
 
 use std::ffi::OsStr;
@@ -20,8 +20,9 @@ enum Subject {
     File(PathBuf),
 }
 
-/// Looks through what the arguments name; true if all of it can be loaded now. The error is a line for the user.
-pub fn check(args: &[Vec<u8>]) -> Result<bool, String> {
+/// Looks through what the arguments name, and has each verdict printed; true if all of it can be loaded now. The error is
+/// a line for the user.
+pub fn check(args: &[Vec<u8>], print: &mut dyn FnMut(&str)) -> Result<bool, String> {
     let is_fix = |arg: &&Vec<u8>| &***arg == b"--fix";
     let fix = args.iter().any(|arg| is_fix(&arg));
     let paths: Vec<PathBuf> = args.iter().filter(|arg| !is_fix(arg)).map(|arg| path_of(arg)).collect();
@@ -32,7 +33,7 @@ pub fn check(args: &[Vec<u8>]) -> Result<bool, String> {
     let mut are_good = true;
     for path in paths {
         for subject in subjects(&path)? {
-            are_good &= check_one(&storage, &subject, fix);
+            are_good &= check_one(&storage, &subject, fix, print);
         }
     }
     Ok(are_good)
@@ -43,24 +44,22 @@ fn path_of(arg: &[u8]) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(arg))
 }
 
-fn check_one(storage: &Arc<dyn Storage>, subject: &Subject, fix: bool) -> bool {
+fn check_one(storage: &Arc<dyn Storage>, subject: &Subject, fix: bool, print: &mut dyn FnMut(&str)) -> bool {
     let checked = match subject {
         Subject::File(path) => check_path(storage, path, fix).map(|report| vec![report]),
         Subject::Manifest(path) => check_directory(storage, &names_of(path), fix),
     };
     match checked {
         Ok(reports) => {
-            reports.iter().for_each(|report| println!("{report}"));
+            reports.iter().for_each(|report| print(&report.to_string()));
             let is_damaged = reports.iter().any(|report| !report.is_good());
             if is_damaged && !fix {
-                println!(
-                    "To cut off what is not whole, if it is at the end: back the files up, then add --fix"
-                );
+                print("To cut off what is not whole, if it is at the end: back the files up, then add --fix");
             }
             reports.iter().all(Report::is_good)
         }
         Err(error) => {
-            println!("{}", one_line(&error));
+            print(&one_line(&error));
             false
         }
     }
@@ -130,7 +129,7 @@ mod tests {
     const SET: &[u8] = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n";
 
     fn run(args: &[&str]) -> Result<bool, String> {
-        check(&args.iter().map(|arg| arg.as_bytes().to_vec()).collect::<Vec<_>>())
+        check(&args.iter().map(|arg| arg.as_bytes().to_vec()).collect::<Vec<_>>(), &mut |_| ())
     }
 
     #[test]

@@ -60,7 +60,7 @@ fn main() -> ExitCode {
             print!("{USAGE}");
             ExitCode::SUCCESS
         }
-        Some(b"check") => match check::check(&args[1..]) {
+        Some(b"check") => match check::check(&args[1..], &mut |line| println!("{line}")) {
             Ok(true) => ExitCode::SUCCESS,
             Ok(false) => ExitCode::FAILURE,
             Err(text) => {

@@ -1,8 +1,9 @@
 //! Commands of append-only files, run as they were: for nobody, and at no time.
 //!
-//! What is read back has happened already. So it is run without asking who may, nothing waits, nothing is appended to the
-//! log, and nothing expires: a key that ended since may have been written again before it did. Its end is looked at once
-//! everything is loaded. For that, time is taken to be long ago, at an instant that access clocks cannot tell from now.
+//! What is read back has happened already. So it is run without asking who may, nothing waits, nothing is appended to
+//! the log, and nothing expires: a key that ended since may have been written again before it did. Its end is looked at
+//! once everything is loaded. For that, time is taken to be long ago, at an instant that access clocks cannot tell from
+//! now.
 
 use base::clock::Now;
 use base::limits::BATCH_COMMANDS;

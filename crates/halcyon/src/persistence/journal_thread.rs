@@ -8,8 +8,8 @@
 //!                    journal-sync
 //! ```
 //!
-//! The thread sleeps on the log while there is nothing to write. Unless every write is to be synced, it rests a moment after
-//! each round: so it is not woken for every command, and writes many together.
+//! The thread sleeps on the log while there is nothing to write. Unless every write is to be synced, it rests a moment
+//! after each round: so it is not woken for every command, and writes many together.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};

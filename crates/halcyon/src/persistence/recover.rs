@@ -1,5 +1,5 @@
-//! Reading the append-only files at a start: this thread reads and decodes, others run the commands, each on keys of its
-//! own. What touches more than the keys that it names waits for the others and runs alone.
+//! Reading the append-only files at a start: this thread reads and decodes, others run the commands, each on keys of
+//! its own. What touches more than the keys that it names waits for the others and runs alone.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(2);
 /// Records between two looks at the clock.
 const REPORT_RECORDS: u64 = 4096;
 
-/// Loads the files, and makes them if there are none. The error is one line that says what is wrong, where, and what to do.
+/// Loads the files, and makes them if there are none. The error is one line: what is wrong, where, and what to do.
 pub fn recover(server: &Server, storage: &Arc<dyn Storage>, names: &Names) -> Result<Recovered, String> {
     // Of a rewrite that was under way when the server before this one ended.
     let _ = storage.remove(&names.temporary_base());
@@ -112,7 +112,7 @@ pub fn load(server: &Server, directory: Directory, load_truncated: bool) -> Resu
     Ok(recovered)
 }
 
-/// Loads the files that are written in place of the data: DEBUG LOADAOF. Whatever is being written waits, or is refused.
+/// Loads the files that are written in place of the data: DEBUG LOADAOF. Commands are refused meanwhile.
 pub fn reload(server: &Server, journal: &Journal) -> Result<(), String> {
     let files = &server.persistence.files;
     if files.state() != FilesState::On || server.persistence.is_loading() {

@@ -14,7 +14,8 @@ use super::save::{Output, write};
 const PIECE_BYTES: usize = 256 * 1024;
 const SYNC_DIRECTIVE: &str = "aof-rewrite-incremental-fsync";
 
-/// Writes `save` beside the files that `rewrite` is for, and has it installed. All of it is walked, whatever the disk says.
+/// Writes `save` beside the files that `rewrite` is for, and has it installed. It is walked wholly, whatever the disk
+/// says.
 pub fn rewrite(
     server: &Server,
     save: &Save,
