@@ -256,7 +256,7 @@ def begun_at_run_time():
             fill(client)
             expect(client.call("CONFIG", "SET", "appendonly", "yes"), "OK")
             client.call("SET", "after", 1)
-            wait_until(lambda: fields(client)["aof_pending_rewrite"] == "0", "the base")
+            wait_until(lambda: fields(client)["aof_rewrites"] == "1", "the base")
             client.call("SET", "later", 1)
             before = digest(client)
             wait_until_written(client)

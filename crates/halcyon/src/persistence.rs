@@ -1,5 +1,6 @@
 //! The data's files: written and read by threads that serve no client.
 
+pub mod disk;
 pub mod journal_thread;
 pub mod load;
 pub mod recover;

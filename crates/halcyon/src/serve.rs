@@ -14,7 +14,7 @@ use engine::cluster_face::Identity;
 use engine::config::Config;
 use engine::replication::replica::Primary;
 use engine::server::{Process, Server};
-use journal::storage::{RealStorage, Storage};
+use journal::storage::RealStorage;
 use parking_lot::Mutex;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -332,8 +332,8 @@ fn start_loading(
 
 /// Loads the append-only files, and has them gone on with.
 fn load_appended(server: &Server, journal: &Journal) -> Result<(), String> {
-    let storage: Arc<dyn Storage> = Arc::new(RealStorage);
-    let recovered = persistence::recover::recover(server, &storage, &persistence::names(&server.config)?)?;
+    let names = persistence::names(&server.config)?;
+    let recovered = persistence::recover::recover(server, &persistence::disk::disk(), &names)?;
     journal.adopt(recovered)?;
     server.want_files(true);
     server.persistence.files.set_recovering(false);

@@ -15,7 +15,6 @@ use crate::commands::memory::MemoryFigures;
 use crate::commands::replication::info as replication;
 use crate::ctx::Ctx;
 use crate::fault::CmdResult;
-use crate::persistence::files::FilesState;
 use crate::pubsub::Space;
 use crate::reply::Reply;
 use crate::scripting::{Scripting, vm};
@@ -313,7 +312,7 @@ fn append_only_files(source: &Source<'_>, fields: &mut Fields) {
         let written_to = files.watermarks().map_or(u64::MAX, |watermarks| watermarks.written_to());
         fields.add("aof_current_size", sizes.current_bytes);
         fields.add("aof_base_size", sizes.base_bytes);
-        fields.add("aof_pending_rewrite", u8::from(files.state() == FilesState::Begun));
+        fields.add("aof_pending_rewrite", u8::from(rewriting.is_scheduled()));
         fields.add("aof_buffer_length", server.log.end().saturating_sub(written_to));
         fields.add("aof_pending_bio_fsync", u8::from(files.is_syncing()));
         fields.add("aof_delayed_fsync", files.syncs_delayed());

@@ -28,6 +28,7 @@ use journal::recover::Recovered;
 use journal::storage::{RealStorage, Storage};
 use parking_lot::Mutex;
 
+use super::disk::disk;
 use crate::shared::Shared;
 
 const RETRY: Duration = Duration::from_micros(JOURNAL_RETRY_US);
@@ -284,7 +285,7 @@ impl Writing<'_> {
         self.end();
         let server = &self.shared.server;
         let at = server.log.begin_file();
-        let (storage, names) = (storage(), super::names(&server.config)?);
+        let (storage, names) = (disk(), super::names(&server.config)?);
         let options = self.writer_options();
         let writer = Writer::start_anew(&storage, &names, &server.log, at, options, server.clock.now());
         self.start(writer.map_err(|error| error.to_string())?, is_temporary);
@@ -394,8 +395,4 @@ impl Writing<'_> {
         }
         until_due.map_or(Rest::UntilWoken, Rest::For)
     }
-}
-
-fn storage() -> Arc<dyn Storage> {
-    Arc::new(RealStorage)
 }

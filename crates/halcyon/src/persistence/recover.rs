@@ -16,9 +16,10 @@ use journal::files::{Directory, Names};
 use journal::log::write_select;
 use journal::manifest::BaseFormat;
 use journal::recover::{FileFacts, Item, Recovered, Recovery};
-use journal::storage::{RealStorage, Storage};
+use journal::storage::Storage;
 use rdb::{RecordEncoder, VERSION_WRITTEN, crc64};
 
+use super::disk::disk;
 use super::journal_thread::Journal;
 use super::load::load_part;
 
@@ -123,9 +124,8 @@ pub fn reload(server: &Server, journal: &Journal) -> Result<(), String> {
     // Whoever was admitted before has written then, and nobody writes after.
     server.want_files(false);
     let loaded = journal.flush().and_then(|()| {
-        let storage: Arc<dyn Storage> = Arc::new(RealStorage);
         let names = journal.begin_rewrite()?.names;
-        let directory = Directory::open(&storage, &names).map_err(|error| error.to_string())?;
+        let directory = Directory::open(&disk(), &names).map_err(|error| error.to_string())?;
         let directory = directory.ok_or_else(|| "the files are gone".to_owned())?;
         server.forget_data();
         load(server, directory, false).map(drop)
