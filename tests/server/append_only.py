@@ -110,6 +110,7 @@ def appended_and_loaded():
                 wait_until_loaded(client)
                 write_more(client)
                 before = digest(client)
+                expect(client.call("WAITAOF", 1, 0, 0 if policy != "no" else 1), [int(policy != "no"), 0])
                 wait_until_written(client)
                 kill(server)
             for _ in range(2):

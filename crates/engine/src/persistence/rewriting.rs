@@ -231,11 +231,39 @@ impl Server {
         Ok(())
     }
 
+    /// Begins the log anew at `offset`, as with each full synchronization, and the append-only files with it. Waits for the
+    /// disk: off the workers only.
+    pub(crate) fn restart_log_at(&self, offset: u64) {
+        let state = &self.persistence;
+        let _changing = state.rewriting.changing.lock();
+        let are_kept = state.files.are_kept();
+        if are_kept {
+            self.host.end_files(self);
+        }
+        self.log.restart_at(offset);
+        if !are_kept {
+            return;
+        }
+        match self.host.begin_files(self) {
+            // Once everything is loaded.
+            Ok(()) => drop(self.rewrite_when_possible(false)),
+            Err(reason) => self.host.log(&format!(
+                "The append-only files cannot be begun anew: {reason}. CONFIG SET appendonly no, and then yes, tries again."
+            )),
+        }
+    }
+
     /// From this instant on what is written is for the files, or no longer.
     pub fn want_files(&self, are_wanted: bool) {
         let _long = self.keyspace.hold_long();
         let _held = self.keyspace.lock_all();
         self.want_log(LogReader::Files, are_wanted);
+    }
+
+    /// Tells those who wait for the append-only files that these have got on. For the thread that writes them.
+    pub fn note_files_progress(&self) {
+        self.replication.replicas.waits.check(self);
+        self.persistence.files.tell_progress();
     }
 
     /// What keeps the append-only files from being left as they are: the process should not end now.

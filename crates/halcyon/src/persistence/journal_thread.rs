@@ -359,7 +359,7 @@ impl Writing<'_> {
         if !self.is_temporary {
             self.shared.server.note_files(&writer.status(), writer.sizes());
         }
-        self.shared.server.persistence.files.tell_progress();
+        self.shared.server.note_files_progress();
     }
 
     /// Writes what there is; says how long there is nothing more to do.

@@ -224,7 +224,7 @@ impl<'s> Applying<'s> {
         let Some(part) = rdb else { return Ok(None) };
         self.reach();
         let now = long_ago(self.server.clock.now());
-        load_part(self.server, part.file, part.bytes, now.unix_ms).map(Some)
+        load_part(self.server, part.file, part.bytes, now.unix_ms).map(|loaded| Some(loaded.end))
     }
 
     fn record(&mut self, record: &Record<'_>) -> Result<(), String> {

@@ -147,7 +147,7 @@ impl Replicas {
 impl Server {
     /// The stream as the append-only files have it, if they are written.
     pub(crate) fn files_backlog(&self) -> Option<Arc<journal::files::Backlog>> {
-        None
+        self.persistence.files.backlog()
     }
 
     /// The part of the stream that is in memory, if the stream is kept.

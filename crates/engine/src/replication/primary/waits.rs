@@ -112,6 +112,9 @@ impl Server {
 
     /// The offset up to which the append-only files are safe on the disk, if they are written.
     pub fn synced_to(&self) -> Option<u64> {
-        None
+        let files = &self.persistence.files;
+        // Files that have no base yet are worth nothing.
+        let synced_to = || files.watermarks().map_or(0, |watermarks| watermarks.synced_to());
+        files.are_kept().then(synced_to)
     }
 }

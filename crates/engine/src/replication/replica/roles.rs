@@ -188,7 +188,7 @@ impl Server {
             let mut ids = self.replication.ids.lock();
             (ids.id, ids.id2, ids.second_offset) = (id.to_owned(), "0".repeat(40), -1);
             drop(ids);
-            self.log.restart_at(offset);
+            self.restart_log_at(offset);
             following.applied.store(offset, Relaxed);
             following.received.store(offset, Relaxed);
             following.stream_db.store(db as u64, Relaxed);
