@@ -246,7 +246,9 @@ impl Server {
         }
         match self.host.begin_files(self) {
             // Once everything is loaded.
-            Ok(()) => drop(self.rewrite_when_possible(false)),
+            Ok(()) => {
+                self.rewrite_when_possible(false);
+            }
             Err(reason) => self.host.log(&format!(
                 "The append-only files cannot be begun anew: {reason}. CONFIG SET appendonly no, and then yes, tries again."
             )),
