@@ -523,3 +523,25 @@ def loading_is_shown():
             wait_until_loaded(client)
             expect(client.call("LLEN", "list7"), 10_000)
             assert "DB loaded from append only file" in server.log()
+
+
+@check
+def appended_by_a_replica():
+    """a replica begins its files anew with each full synchronization, and has in them what its primary sent"""
+    with directory() as path, Server(*DEBUG, *NO_SAVE_POINTS) as primary, primary.connect() as writer:
+        for number in range(1000):
+            writer.call("SET", f"before:{number}", number)
+        follow = ["--replicaof", "127.0.0.1", primary.port]
+        with Server(*APPEND, *follow, directory=path) as server, server.connect() as client:
+            linked = b"master_link_status:up"
+            wait_until(lambda: linked in client.call("INFO", "replication"), "the link to the primary")
+            wait_until(lambda: fields(client)["aof_rewrites"] != "0", "the base of what was synchronized")
+            wait_until_rewritten(client)
+            write_more(writer)
+            before = digest(writer)
+            wait_until(lambda: digest(client) == before, "what was written since")
+            wait_until_written(client)
+            kill(server)
+        with Server(*APPEND, directory=path) as server, server.connect() as client:
+            wait_until_loaded(client)
+            expect(digest(client), before)

@@ -41,9 +41,9 @@ def filters(fields):
 
 
 def expect_filtered(server):
+    # A thread has its name only once it runs.
+    wait_until(lambda: {thread["Name"] for thread in threads(server)} >= THREADS, "all threads")
     own, seen = status("/proc/self"), threads(server)
-    names = {thread["Name"] for thread in seen}
-    assert names >= THREADS, f"threads {sorted(names)}"
     for thread in seen:
         about = f"of the thread {thread['Name']}"
         expect((thread["Seccomp"], thread["NoNewPrivs"]), ("2", "1"), f"filter and privileges {about}")

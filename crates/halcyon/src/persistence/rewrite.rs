@@ -31,7 +31,9 @@ pub fn rewrite(
         }
     };
     match written {
-        Ok(()) => journal.install(rewrite, format, save.log_offset),
+        Ok(()) => journal.install(rewrite, format, save.log_offset).inspect_err(|_| {
+            let _ = RealStorage.remove(&path);
+        }),
         Err(error) => {
             let _ = RealStorage.remove(&path);
             journal.give_up();
