@@ -382,3 +382,56 @@ def primary_times_replicas_out():
         expect((shown["repl_backlog_active"], shown["master_replid"]), ("1", stream))
         wait_until(lambda: info(client, "replication")["repl_backlog_active"] == "0", "the backlog to end")
         assert info(client, "replication")["master_replid"] != stream
+
+
+@check
+def primary_serves_outages_from_files():
+    """a replica that was away, or too slow, for more than the backlog is served from the append-only files"""
+    value, count = b"v" * 10_000, 3_000
+    options = ["--appendonly", "yes", "--repl-backlog-size", "64kb", "--auto-aof-rewrite-percentage", 0]
+    with Server(*OPTIONS, *options) as server, server.connect() as client:
+        wait_until(lambda: client.call("PING") == "PONG", "a server that has loaded its files")
+        with FakeReplica(server, ("capa", "psync2")) as replica:
+            stream, offset = replica.full_sync()
+            replica.payload()
+            wait_until(lambda: "state=online" in info(client, "replication")["slave0"], "a replica that is online")
+        for number in range(count):
+            expect(client.call("SET", f"key:{number}", value), "OK")
+        with FakeReplica(server, ("capa", "psync2")) as replica:
+            replica.client.send(encode("PSYNC", stream, offset + 1))
+            assert replica.line().startswith(b"+CONTINUE ")
+            expect(replica.command(), [b"SELECT", b"0"])
+            for number in range(count):
+                expect(replica.command(), [b"SET", f"key:{number}".encode(), value])
+            # From now on it reads nothing, and falls behind. What is not synced yet stays in memory, up to 64 MB.
+            before = server.resident_bytes()
+            for number in range(5 * count):
+                expect(client.call("SET", f"slow:{number % 10}", value), "OK")
+            growth_bytes = server.resident_bytes() - before
+            assert growth_bytes < 90 << 20, f"grew by {growth_bytes >> 20} MB"
+            for number in range(5 * count):
+                expect(replica.command(), [b"SET", f"slow:{number % 10}".encode(), value])
+            expect(client.call("SET", "last", 1), "OK")
+            expect(replica.command(), [b"SET", b"last", b"1"])
+        shown = info(client, "stats")
+        expect((shown["sync_full"], shown["sync_partial_ok"]), ("1", "1"))
+        expect(client.call("WAITAOF", 1, 0, 0), [1, 0])
+
+
+@check
+def primary_outages_of_real_servers():
+    """each real server is stopped and cut off for far more than the backlog, and goes on without a full synchronization"""
+    options = ["--appendonly", "yes", "--repl-backlog-size", "64kb"]
+    for name, path in programs().items():
+        with followed(path, *options) as (server, client, peer, replica):
+            peer.stop()
+            expect(client.call("CLIENT", "KILL", "TYPE", "replica"), 1)
+            for number in range(1_000):
+                expect(client.call("SET", f"key:{number % 100}", b"v" * 10_000), "OK")
+            peer.go_on()
+            with Load(server) as load:
+                seen = load.rounds
+                wait_until(lambda: info(client, "stats")["sync_partial_ok"] == "1", "a stream that goes on")
+                wait_until(lambda: load.rounds > seen + 5, "more load")
+            expect_same(client, replica, name)
+            expect(info(client, "stats")["sync_full"], "1")
