@@ -35,7 +35,8 @@ class Peer:
         self.directory = tempfile.mkdtemp(prefix="halcyon-peer-")
         self.log_path = os.path.join(self.directory, "log")
         options = [
-            "--port", self.port, "--bind", "127.0.0.1", "--dir", self.directory, "--save", "", "--enable-debug-command", "yes",
+            "--port", self.port, "--bind", "127.0.0.1", "--dir", self.directory, "--save", "",
+            "--enable-debug-command", "yes",
         ]
         with open(self.log_path, "wb") as log:
             self.process = subprocess.Popen(

@@ -219,7 +219,7 @@ class FakeReplica:
 
 @check
 def primary_answers_handshakes():
-    """the replies to REPLCONF and PSYNC, empty lines meanwhile, a payload alone, one without keys, one with functions"""
+    """the replies to REPLCONF and PSYNC, empty lines meanwhile, payloads alone, without keys, with functions"""
     with Server(*OPTIONS[:-1], 2) as server, server.connect() as client:
         fill(client)
         with FakeReplica(server, ("listening-port", 1234), ("capa", "eof"), ("capa", "psync2")) as replica:
@@ -420,7 +420,7 @@ def primary_serves_outages_from_files():
 
 @check
 def primary_outages_of_real_servers():
-    """each real server is stopped and cut off for far more than the backlog, and goes on without a full synchronization"""
+    """each real server is cut off for far more than the backlog, and goes on without a full synchronization"""
     options = ["--appendonly", "yes", "--repl-backlog-size", "64kb"]
     for name, path in programs().items():
         with followed(path, *options) as (server, client, peer, replica):
