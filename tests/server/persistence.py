@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 
-from harness import PATIENCE_S, Client, Error, Server, Skip, check, encode, expect, free_port, run_to_end
+from harness import PATIENCE_S, Client, Error, Server, Skip, check, encode, expect, free_port, run_to_end, wait_until
 
 DEBUG = ["--enable-debug-command", "yes"]
 NO_SAVE_POINTS = ["--save", ""]
@@ -151,6 +151,8 @@ def save_slower_than_its_writers():
                 put(range(first, first + 1_000), "a")
             (used,) = info("memory", "used_memory")
             expect(client.call("BGSAVE"), "Background saving started")
+            # The instant is fixed by another thread, a moment later.
+            wait_until(lambda: info("persistence", "current_save_keys_total") == [count], "the save's instant")
             is_bound_reached, rng = False, random.Random(5)
             while info("persistence", "rdb_bgsave_in_progress") == [1]:
                 put([rng.randrange(count) for _ in range(200)], "b")
