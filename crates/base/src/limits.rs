@@ -71,6 +71,19 @@ pub const OUTPUT_BUFFER_BYTES: usize = 16 * KIB;
 /// Bytes after which a buffer of replies is closed and a new one begun.
 pub const OUTPUT_PART_BYTES: usize = 14 * KIB;
 
+/// Places in one connection's unsent replies at which it is known what the log has to reach before they leave: with more,
+/// several wait for the last of them.
+pub const OUTPUT_GATES_MAX: usize = 32;
+
+/// Writes by key that a stripe remembers until they are safe: with more, all of its keys wait for the newest.
+pub const UNSYNCED_KEYS_MAX: usize = 64;
+
+/// Keys of one record that are remembered one by one: with more, all keys wait for it.
+pub const RECORD_KEYS_MAX: usize = 4096;
+
+/// Keys of records that a worker keeps memory for.
+pub const RECORD_KEYS_KEPT_MAX: usize = 256;
+
 /// How much of a large reply is made at a time.
 pub const STREAM_PIECE_BYTES: usize = 32 * KIB;
 

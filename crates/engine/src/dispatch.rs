@@ -46,6 +46,8 @@ pub enum Stop {
     Busy,
     /// The command that just ran has made the connection a replica (`Worker::attached`): go on at once.
     Replica,
+    /// The next command may write, and the log has no room: go on when it has.
+    Full,
     /// The connection is to be closed after its replies.
     Close,
     /// The connection is to be closed at once, unsent replies and all.
@@ -113,7 +115,7 @@ pub fn run_batch(
             run_timed(server, worker, session, args, info, position, out);
         }
         if std::mem::take(&mut worker.held_up) {
-            progress.stop = Stop::Busy;
+            progress.stop = if server.is_log_full() { Stop::Full } else { Stop::Busy };
             break;
         }
         out.seal_if_long();
@@ -305,6 +307,9 @@ fn run_one<'s>(
             let result = run_locked(server, worker, session, args, info, position, out);
             if worker.held_up {
                 out.rewind(mark);
+                if server.is_log_full() {
+                    return None;
+                }
                 let busy = busy_fault(server, info)?;
                 worker.held_up = false;
                 let fault = refuse(server, session, Ok(info), busy);
@@ -329,6 +334,9 @@ fn run_one<'s>(
     }
     if session.reply_mode != ReplyMode::On {
         swallow(session, mark, out);
+    }
+    if worker.observed.is_any() {
+        worker.gate_reply(server, session, mark, out);
     }
     if let (Some(deferred), Some(info)) = (&mut worker.deferred, ran) {
         deferred.call = Some(Call { command: info.id, args: clipped(&info.full_name, args) });
@@ -553,7 +561,7 @@ fn run_locked(
         return Ok(());
     };
     let mut ctx = Ctx::new(server, worker, session, locked, hashed);
-    let result = ctx.run_told(args, &mut reply, |ctx, reply| (info.spec.run)(ctx, args, reply));
+    let result = ctx.run_told(info, args, &mut reply, |ctx, reply| (info.spec.run)(ctx, args, reply));
     ctx.note_read(info, args);
     ctx.settle();
     drop(ctx);

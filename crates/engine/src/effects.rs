@@ -244,6 +244,7 @@ impl Ctx<'_> {
         if self.is_journaled() {
             self.report_expired();
             self.append_record();
+            self.release_letters();
         } else {
             // Somebody wanted the log when the command began, under no stripe, and nobody does now.
             self.forget_record();

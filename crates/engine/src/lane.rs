@@ -15,7 +15,7 @@ use crate::output::Output;
 use crate::reply::Reply;
 use crate::server::Server;
 use crate::session::{ReplyMode, Session};
-use crate::table::CommandId;
+use crate::table::{CommandId, Flags};
 use crate::worker::Worker;
 
 /// Between looks whether writers may go on.
@@ -34,6 +34,8 @@ pub struct Deferred {
     pub call: Option<Call>,
     /// The command's words, for the log.
     pub words: Option<OwnedArgs>,
+    /// What its reply may tell of, by what was read already: an offset of the log.
+    pub observed: u64,
     /// It runs a script: that has threads of its own, as nobody knows how long it takes.
     pub is_script: bool,
 }
@@ -119,6 +121,7 @@ struct Thread<'a> {
     server: &'a Server,
     worker: &'a mut Worker,
     session: &'a mut Session,
+    command: Option<CommandId>,
     words: Option<OwnedArgs>,
 }
 
@@ -149,9 +152,15 @@ impl Place for Thread<'_> {
         if stripes.as_ref().is_none_or(|stripes| !stripes.is_empty()) {
             ctx.hold_patiently(stripes.as_mut());
         }
-        match &self.words {
-            Some(words) => ctx.tell_words(words.as_args(), work),
-            None => work(&mut ctx),
+        match (&self.words, self.command) {
+            (Some(words), Some(command)) => {
+                ctx.tell_words(self.server.registry.get(command), words.as_args(), work);
+            }
+            _ => {
+                work(&mut ctx);
+                // Which keys it looked at, nobody knows.
+                ctx.observe_everything();
+            }
         }
         ctx.settle();
         drop(ctx);
@@ -193,10 +202,13 @@ pub(crate) fn run_inline(ctx: &mut Ctx<'_>, job: Job, reply: &mut Reply<'_>) -> 
 
 /// Runs a job and returns its reply.
 pub fn run(server: &Server, worker: &mut Worker, deferred: Deferred) -> Output {
-    let Deferred { job, mut session, call, words, is_script: _ } = deferred;
+    let Deferred { job, mut session, call, words, observed, is_script: _ } = deferred;
+    worker.observed.take();
+    worker.observed.raise(observed);
     let started = server.clock.now();
     worker.set_now(started);
-    let mut thread = Thread { server, worker, session: &mut session, words };
+    let command = call.as_ref().map(|call| call.command);
+    let mut thread = Thread { server, worker, session: &mut session, command, words };
     let mut lane = Lane { place: &mut thread, out: Output::new() };
     let mark = lane.out.mark();
     let result = job(&mut lane);
@@ -208,9 +220,17 @@ pub fn run(server: &Server, worker: &mut Worker, deferred: Deferred) -> Output {
         worker.stats.errors.add(1);
         Reply::new(&mut out, session.proto).encoder().error_bytes(fault.bytes());
     }
+    // What walks the whole keyspace has seen whatever was there.
+    let visits_all = |id| server.registry.get(id).spec.flags.contains(Flags::WHOLE_KEYSPACE);
+    if server.log.is_active() && command.is_some_and(visits_all) {
+        worker.observed.raise(server.offset_told());
+    }
+    let observed = worker.observed.take();
     // CLIENT REPLY OFF or SKIP was in force when the command ran.
     if session.reply_mode != ReplyMode::On {
         out = Output::new();
+    } else if observed > 0 && server.gates.holds(&session) {
+        out.gate(mark, observed);
     }
     if let Some(call) = call {
         let now = server.clock.now();

@@ -30,6 +30,13 @@ pub enum Letter {
         /// As above.
         client_id: u64,
     },
+    /// A letter that may tell of what is safe only when the log is so up to an offset: for connections that wait for that.
+    Gated {
+        /// The offset.
+        offset: u64,
+        /// The letter.
+        letter: Box<Letter>,
+    },
     /// The reply that a waiting connection waits for.
     Reply {
         /// As above.
@@ -52,6 +59,13 @@ pub enum Letter {
     },
 }
 
+impl Letter {
+    /// The letter, to be read where it matters only when the log is safe up to `offset`, if that is not 0.
+    pub(crate) fn gated(self, offset: u64) -> Letter {
+        if offset == 0 { self } else { Letter::Gated { offset, letter: Box::new(self) } }
+    }
+}
+
 impl Worker {
     /// Sends a letter to a worker, now or when the script that runs can no longer be given up.
     pub(crate) fn send(&mut self, server: &Server, worker: u16, letter: Letter) {
@@ -71,8 +85,15 @@ impl Worker {
         self.send(server, client.worker.load(Relaxed), letter(token, client.id));
     }
 
-    /// Sends a letter to a worker; to this one, after its turn.
+    /// Sends a letter to a worker, once what the running command has done is in the log.
     pub(crate) fn dispatch(&mut self, server: &Server, worker: u16, letter: Letter) {
+        if let Some(letter) = self.observed.keep(worker, letter) {
+            self.post(server, worker, letter.gated(server.offset_told()));
+        }
+    }
+
+    /// Sends a letter to a worker; to this one, after its turn.
+    pub(crate) fn post(&mut self, server: &Server, worker: u16, letter: Letter) {
         if worker == self.index {
             self.outbox.push(letter);
         } else {

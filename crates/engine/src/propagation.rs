@@ -71,19 +71,21 @@ impl Server {
     }
 
     /// Appends one command by itself, for what happens outside of commands. The stripe of its key is held.
-    pub(crate) fn log_alone(&self, db: usize, args: &[&[u8]]) {
+    pub(crate) fn log_alone(&self, db: usize, args: &[&[u8]]) -> u64 {
         let mut record = Vec::new();
         write_command(&mut record, args);
-        self.log.append(db as u32, &record);
+        self.log.append(db as u32, &record)
     }
 
-    /// Appends that a key has gone by itself: its time was over, or its memory was wanted. Its stripe is held.
-    pub(crate) fn log_removal(&self, db: usize, key: &[u8], is_evicted: bool) {
-        if self.log.is_active() {
-            let hot = self.config.hot();
-            let is_lazy = if is_evicted { hot.lazyfree_lazy_eviction() } else { hot.lazyfree_lazy_expire() };
-            self.log_alone(db, &[removal(is_lazy), key]);
+    /// Appends that a key has gone by itself: its time was over, or its memory was wanted. Its stripe is held. The offset
+    /// after that, if anybody wants it.
+    pub(crate) fn log_removal(&self, db: usize, key: &[u8], is_evicted: bool) -> Option<u64> {
+        if !self.log.is_active() {
+            return None;
         }
+        let hot = self.config.hot();
+        let is_lazy = if is_evicted { hot.lazyfree_lazy_eviction() } else { hot.lazyfree_lazy_expire() };
+        Some(self.log_alone(db, &[removal(is_lazy), key]))
     }
 
     /// Appends that fields of a hash have gone since their time was over. Its stripe is held.
@@ -114,6 +116,8 @@ pub struct Record {
     /// The commands; from the second on, after a MULTI.
     bytes: Vec<u8>,
     commands: usize,
+    /// Those of them that tell of keys which had expired.
+    removals: usize,
     /// The databases of the first command and of the last.
     dbs: (usize, usize),
     /// The running command has said what its effect is: its own words are not.
@@ -144,7 +148,7 @@ impl Record {
     fn clear(&mut self) {
         self.bytes.clear();
         self.bytes.shrink_to(RECORD_KEPT_BYTES_MAX);
-        self.commands = 0;
+        (self.commands, self.removals) = (0, 0);
     }
 
     /// Appends what there is; the offset after it.
@@ -213,7 +217,9 @@ impl Ctx<'_> {
     pub(crate) fn record_removal(&mut self, db: usize, key: &[u8]) {
         if self.is_journaled() {
             let word = removal(self.server().config.hot().lazyfree_lazy_expire());
-            self.worker().effects.record.push(db, &[word, key], Args::from_slices(&[]));
+            let record = &mut self.worker().effects.record;
+            record.push(db, &[word, key], Args::from_slices(&[]));
+            record.removals += 1;
         }
     }
 
@@ -229,7 +235,9 @@ impl Ctx<'_> {
     pub(crate) fn record_fields_removal_in(&mut self, db: usize, key: &[u8], fields: &[&[u8]]) {
         if self.is_journaled() {
             self.report_expired();
-            self.worker().effects.record.push(db, &[b"HDEL", key], Args::from_slices(fields));
+            let record = &mut self.worker().effects.record;
+            record.push(db, &[b"HDEL", key], Args::from_slices(fields));
+            record.removals += 1;
         }
     }
 
@@ -238,28 +246,43 @@ impl Ctx<'_> {
     #[inline]
     pub(crate) fn run_told(
         &mut self,
+        info: &CommandInfo,
         args: Args<'_>,
         reply: &mut Reply<'_>,
         work: impl FnOnce(&mut Self, &mut Reply<'_>) -> CmdResult,
     ) -> CmdResult {
         let mut result = Ok(());
-        self.tell_words(args, |ctx| result = work(ctx, reply));
+        self.tell_words(info, args, |ctx| result = work(ctx, reply));
         result
     }
 
     /// As [`Ctx::run_told`], of work whose result goes elsewhere.
     #[inline]
-    pub(crate) fn tell_words(&mut self, args: Args<'_>, work: impl FnOnce(&mut Self)) {
+    pub(crate) fn tell_words(&mut self, info: &CommandInfo, args: Args<'_>, work: impl FnOnce(&mut Self)) {
         if !self.is_journaled() {
             return work(self);
+        }
+        let is_gating = self.server().gates.is_kept();
+        if is_gating {
+            self.keep_letters();
         }
         let outer = std::mem::replace(&mut self.worker().effects.record.is_told, false);
         let (db, dirty_before) = (self.db(), self.stats().dirty.get());
         work(self);
         let has_changed = self.stats().dirty.get() != dirty_before;
-        if has_changed && !self.worker().effects.record.is_told {
+        let is_told = self.worker().effects.record.is_told;
+        if has_changed && !is_told {
             self.report_expired();
             self.worker().effects.record.push(db, &[], args);
+        }
+        if is_gating {
+            self.observe_command(info, args, has_changed || is_told);
+            if !self.is_journaled() {
+                // The files were given up meanwhile: there will be no record.
+                self.release_letters();
+            }
+        } else if has_changed || is_told {
+            self.worker().observed.note_unknown();
         }
         // A transaction or script is told by its commands.
         self.worker().effects.record.is_told = outer || self.is_nested();
@@ -277,12 +300,15 @@ impl Ctx<'_> {
     #[inline]
     pub(crate) fn append_record(&mut self) {
         if self.worker().effects.record.commands == 0 {
+            self.worker().observed.forget_written();
             return;
         }
         let server = self.server();
         let worker = self.worker();
+        let has_changes = worker.effects.record.commands > worker.effects.record.removals;
         worker.appended_to = worker.effects.record.append_to(&server.log);
         let appended_to = worker.appended_to;
+        self.observe_record(appended_to, has_changes);
         self.session_ref().client.write_offset.store(appended_to, Relaxed);
     }
 }
@@ -290,10 +316,11 @@ impl Ctx<'_> {
 /// True if a command may leave effects, so that it has to wait while the log is full. `queued` are the flags of the
 /// transaction that it would run.
 pub(crate) fn may_leave_effects(info: &CommandInfo, queued: Option<Flags>) -> bool {
-    let writes = Flags::WRITE | Flags::MAY_REPLICATE;
+    // Nobody knows what scripts will do: of all commands, only they have keys that they need not have.
+    let writes = Flags::WRITE | Flags::MAY_REPLICATE | Flags::NO_MANDATORY_KEYS;
     match queued {
         Some(queued) if info.spec.name == "exec" => queued.intersects(writes),
-        _ => info.spec.flags.intersects(writes),
+        _ => info.spec.flags.intersects(writes) && !info.spec.flags.contains(Flags::READONLY),
     }
 }
 

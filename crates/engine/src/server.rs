@@ -15,6 +15,7 @@ use crate::blocking::Waiters;
 use crate::clients::{Client, Clients};
 use crate::config::Config;
 use crate::ctx::Event;
+use crate::gates::Gates;
 use crate::letter::Letter;
 use crate::monitor::Monitors;
 use crate::persistence::{Persistence, rewriting::Rewritten, saving::Save};
@@ -304,6 +305,8 @@ pub struct Server {
     pub persistence: Persistence,
     /// What changed, in order.
     pub log: Arc<Log>,
+    /// Which replies wait for it to be safe.
+    pub gates: Gates,
     /// Who wants that.
     pub(crate) log_readers: LogReaders,
     /// Whose copy this server is, and who has copies of it.
@@ -354,6 +357,7 @@ impl Server {
             scripting: Scripting::default(),
             persistence: Persistence::new(started.unix_ms / 1000),
             log: Arc::new(Log::new(log_limits(&config), 0)),
+            gates: Gates::new(&config),
             log_readers: LogReaders::default(),
             replication: Replication::new(&process.run_id),
             config,
@@ -376,6 +380,7 @@ impl Server {
     pub fn disconnect(&self, worker: &mut Worker, session: &mut Session) {
         pubsub::unsubscribe_all(self, worker, session);
         session.end_transaction(self);
+        self.set_durability(session, None);
         if session.tracking.take().is_some() {
             self.tracking.stop(&session.client);
         }
@@ -406,8 +411,11 @@ impl Server {
 
     /// Tells that a key, or a part of it, has ended by itself: `events` are Redis's. Its stripe is held.
     pub(crate) fn key_lost(&self, db: usize, key: &[u8], events: &[(Event, &'static str)]) {
-        if matches!(events[0].0, Event::Expired | Event::Evicted) {
-            self.log_removal(db, key, events[0].0 == Event::Evicted);
+        if matches!(events[0].0, Event::Expired | Event::Evicted)
+            && let Some(offset) = self.log_removal(db, key, events[0].0 == Event::Evicted)
+            && events[0].0 == Event::Evicted
+        {
+            self.observe_loss(key, offset);
         }
         if self.watches.any() {
             self.watches.touch(db, key);
@@ -424,7 +432,12 @@ impl Server {
     /// Sends a letter to a connection, wherever it lives. A connection that others write to does not move.
     pub fn post(&self, client: &Client, letter: impl FnOnce(usize, u64) -> Letter) {
         let worker = usize::from(client.worker.load(SeqCst));
-        self.host.post(worker, letter(client.token.load(SeqCst) as usize, client.id));
+        self.post_to(worker, letter(client.token.load(SeqCst) as usize, client.id));
+    }
+
+    /// Sends a letter to a worker, from no worker's thread.
+    pub(crate) fn post_to(&self, worker: usize, letter: Letter) {
+        self.host.post(worker, letter.gated(self.offset_told()));
     }
 
     /// A counter summed over all workers.

@@ -7,6 +7,7 @@ use resp::Proto;
 
 use crate::acl::User;
 use crate::clients::Client;
+use crate::gates::Durability;
 use crate::pubsub::{Space, Subscriptions};
 use crate::server::Server;
 use crate::tracking::TrackingState;
@@ -43,6 +44,8 @@ pub struct Session {
     pub introduced: bool,
     /// CLIENT REPLY.
     pub reply_mode: ReplyMode,
+    /// CLIENT DURABILITY: what its replies wait for; `None`: what the server's do.
+    pub durability: Option<Durability>,
     /// CLIENT NO-TOUCH: its reads leave the access clocks alone.
     pub no_touch: bool,
     /// READONLY was sent.
@@ -78,6 +81,7 @@ impl Session {
             authenticated,
             introduced: false,
             reply_mode: ReplyMode::On,
+            durability: None,
             no_touch: false,
             readonly: false,
             asking: false,

@@ -157,6 +157,12 @@ pub struct WorkerStats {
     pub evicted_keys: Counter,
     /// Connections closed for want of memory.
     pub evicted_clients: Counter,
+    /// Replies that had to wait for the log.
+    pub gated_replies: Counter,
+    /// Those of them that need not wait any more, or whose connection is gone.
+    pub released_replies: Counter,
+    /// Connections with replies that wait, now.
+    pub gated_connections: Counter,
     commands_by_id: Box<[CommandStats]>,
 }
 
@@ -181,6 +187,9 @@ impl WorkerStats {
             output_limit_disconnections: Counter::default(),
             evicted_keys: Counter::default(),
             evicted_clients: Counter::default(),
+            gated_replies: Counter::default(),
+            released_replies: Counter::default(),
+            gated_connections: Counter::default(),
             commands_by_id: (0..commands).map(|_| CommandStats::default()).collect(),
         }
     }

@@ -8,7 +8,7 @@ use resp::{Batch, DecodeLimits, Decoder, Proto, Value};
 
 use crate::clients::Peer;
 use crate::config::Config;
-use crate::dispatch::run_batch;
+use crate::dispatch::{Progress, Stop, run_batch};
 use crate::lane;
 use crate::letter::Letter;
 use crate::output::Output;
@@ -109,6 +109,7 @@ impl Harness {
             Letter::Push { token: to, .. } | Letter::Reply { token: to, .. } => *to == token,
             Letter::Publish(_) | Letter::CheckChannels { .. } => true,
             Letter::Replicas | Letter::Fetched { .. } => false,
+            Letter::Gated { .. } => unreachable!("unwrapped below"),
         };
         self.spread_publications();
         let mut letters = self.host.letters.lock();
@@ -131,6 +132,10 @@ impl Harness {
     fn spread_publications(&mut self) {
         let mut letters = Vec::new();
         for (worker, letter) in self.host.letters.lock().drain(..) {
+            let letter = match letter {
+                Letter::Gated { letter, .. } => *letter,
+                letter => letter,
+            };
             if let Letter::CheckChannels { token, .. } = letter {
                 let of_number = self.others.get(token).and_then(Option::as_ref);
                 let session = of_number.unwrap_or(&self.session);
@@ -262,9 +267,11 @@ impl Harness {
     }
 
     fn run_decoded(&mut self, batch: &Batch, input: &[u8], sent: &mut Vec<u8>) {
-        let mut out = Output::new();
-        self.worker.set_now(self.clock.now());
-        let progress = run_batch(&self.server, &mut self.worker, &mut self.session, batch, input, &mut out);
+        drain(self.reply_to(batch, input), sent);
+    }
+
+    fn reply_to(&mut self, batch: &Batch, input: &[u8]) -> Output {
+        let (progress, mut out) = self.attempt(batch, input);
         assert_eq!(progress.executed, batch.len(), "the harness runs one command at a time");
         if let Some(deferred) = self.worker.deferred.take() {
             self.deferred += 1;
@@ -274,7 +281,37 @@ impl Harness {
         // Who waits is answered by a letter.
         self.worker.blocked = None;
         self.feed = self.worker.attached.take().or(self.feed.take());
-        drain(out, sent);
+        out
+    }
+
+    fn attempt(&mut self, batch: &Batch, input: &[u8]) -> (Progress, Output) {
+        let mut out = Output::new();
+        self.worker.set_now(self.clock.now());
+        let progress = run_batch(&self.server, &mut self.worker, &mut self.session, batch, input, &mut out);
+        (progress, out)
+    }
+
+    /// Runs a command; the reply as it is to be sent, with its gates.
+    pub fn reply(&mut self, line: &str) -> Output {
+        let (batch, input) = decoded(line);
+        self.reply_to(&batch, &input)
+    }
+
+    /// Presents a command; why it was not run, if it was not.
+    pub fn stops(&mut self, line: &str) -> Option<Stop> {
+        let (batch, input) = decoded(line);
+        let progress = self.attempt(&batch, &input).0;
+        (progress.executed == 0).then_some(progress.stop)
+    }
+
+    /// The letters that were sent, which are taken away.
+    pub fn take_letters(&mut self) -> Vec<Letter> {
+        self.host.letters.lock().drain(..).map(|(_, letter)| letter).collect()
+    }
+
+    /// The worker, and the connection that sends.
+    pub fn worker_and_session(&mut self) -> (&Worker, &Session) {
+        (&self.worker, &self.session)
     }
 
     /// Runs a command and shows its reply in a line: `:1`, `+OK`, `-ERR ..`, `text` for a string, `(nil)`,
@@ -311,6 +348,16 @@ pub fn play(script: &str) {
     assert_eq!(harness.server.waiters.key_count(), 0, "nobody is left waiting");
 }
 
+fn decoded(line: &str) -> (Batch, Vec<u8>) {
+    let words = crate::config::text::split_words(line.as_bytes()).expect("balanced quotes");
+    let mut input = Vec::new();
+    resp::write_command(&mut input, words.iter().map(Vec::as_slice).collect::<Vec<_>>());
+    let mut batch = Batch::new();
+    let decoded = Decoder::new().decode(&input, &DecodeLimits::default(), 1, &mut batch);
+    assert_eq!(decoded, Ok(input.len()), "one command");
+    (batch, input)
+}
+
 fn connect(server: &Server, clock: &ManualClock, number: usize) -> Session {
     let local = std::net::SocketAddr::from(([127, 0, 0, 1], 6379));
     let client = server.clients.open(Peer::tcp(local, local), 0, clock.now().unix_ms);
@@ -319,6 +366,7 @@ fn connect(server: &Server, clock: &ManualClock, number: usize) -> Session {
 }
 
 fn drain(mut out: Output, sent: &mut Vec<u8>) {
+    out.open(u64::MAX);
     while !out.is_empty() {
         while out.refill() {}
         let mut slices = [std::io::IoSlice::new(&[]); 64];
@@ -366,8 +414,6 @@ fn show(value: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::dispatch::Stop;
-
     use super::*;
 
     #[test]

@@ -7,6 +7,7 @@ use base::clock::Now;
 use crate::blocking::{Unserved, Waiter};
 use crate::effects::Effects;
 use crate::eviction::Evictor;
+use crate::gates::Observed;
 use crate::lane::Deferred;
 use crate::letter::Letter;
 use crate::pubsub::Subscribers;
@@ -43,6 +44,8 @@ pub struct Worker {
     pub(crate) job_given_up: bool,
     /// The offset after what the command that just ran has left in the log; 0: it has left nothing.
     pub appended_to: u64,
+    /// What the command that runs, or just ran, has seen and written.
+    pub(crate) observed: Observed,
     /// The command could not run: a stripe that it needs is held for long, or the log has no room.
     pub held_up: bool,
     /// It runs the commands of a primary's stream.
@@ -80,6 +83,7 @@ impl Worker {
             gives_up_jobs: false,
             job_given_up: false,
             appended_to: 0,
+            observed: Observed::default(),
             held_up: false,
             copies_primary: false,
             effects: Effects::default(),

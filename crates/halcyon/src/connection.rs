@@ -7,8 +7,11 @@
 //! | shaking hands | its TLS handshake is done (`worker/handshakes.rs`) |
 //! | running | its output passes the high-water mark, the long lane takes a command, a pause holds one back |
 //! | draining | the output falls below the low-water mark ([`Connection::may_run`]) |
-//! | waiting | the lane's reply is there, or the pause ends |
+//! | waiting | the lane's reply is there, the pause ends, the log has room |
 //! | closing | everything is sent, or cannot be |
+//!
+//! Whatever it does, replies may wait in its output until the log is safe ([`engine::gates`]): it runs on meanwhile, up to
+//! the high-water mark, as with a client that does not read.
 //!
 //! While it is not running, its socket is not read: what a client pipelines stays in the kernel, and
 //! the server's memory for it is bounded by one read buffer and the high-water mark.
@@ -153,6 +156,8 @@ pub enum Wait {
     Key,
     /// A stripe that somebody holds for long.
     Stripe,
+    /// Room in the log.
+    Room,
 }
 
 /// One connection, owned by one worker at a time.
@@ -191,6 +196,8 @@ pub struct Connection {
     pub draining: bool,
     /// It is sent the stream of writes. What it sends is read however much it is sent.
     pub is_replica: bool,
+    /// In the worker's list of connections whose replies wait for the log.
+    pub gated: bool,
     /// Since when (`mono_us`) the output has been above its class's soft limit.
     above_soft_since_us: Option<NonZeroU64>,
 }
@@ -205,6 +212,8 @@ pub enum Flush {
     Empty,
     /// The socket takes no more now.
     Blocked,
+    /// What comes next waits for the log.
+    Gated,
     /// The turn's share is sent, and there is more.
     Share,
     /// The connection is gone.
@@ -232,6 +241,7 @@ impl Connection {
             queued: false,
             draining: false,
             is_replica: false,
+            gated: false,
             above_soft_since_us: None,
         }
     }
@@ -301,6 +311,9 @@ impl Connection {
             }
             if self.out.is_empty() {
                 return (Flush::Empty, sent_bytes);
+            }
+            if self.out.waits_for().is_some() {
+                return (Flush::Gated, sent_bytes);
             }
             if !self.writable {
                 return (Flush::Blocked, sent_bytes);

@@ -64,6 +64,8 @@ pub struct Shared {
     pub tls: Arc<Tls>,
     /// The way to the threads for scripts.
     pub scripts: Sender<LaneTask>,
+    /// Workers that are to be woken when the files have got on with the log.
+    pub waiting: Box<[AtomicBool]>,
     /// Set once, when the process is to end.
     pub stopping: Arc<AtomicBool>,
 }
@@ -79,8 +81,21 @@ impl Shared {
     ) -> (Arc<Shared>, [Receiver<LaneTask>; 2]) {
         let ((lane, lane_tasks), (scripts, script_tasks)) = (channel(), channel());
         let loads = mailboxes.iter().map(|_| AtomicUsize::new(0)).collect();
-        let shared = Shared { server, mailboxes, loads, lane, listeners, tls, scripts, stopping };
+        let waiting = mailboxes.iter().map(|_| AtomicBool::new(false)).collect();
+        let shared = Shared { server, mailboxes, loads, lane, listeners, tls, scripts, waiting, stopping };
         (Arc::new(shared), [lane_tasks, script_tasks])
+    }
+
+    /// Has the files' next progress told by [`Shared::wake_waiting`].
+    pub fn await_progress(&self) {}
+
+    /// The files have got on: wakes the workers that wait for it, each once.
+    pub fn wake_waiting(&self) {
+        for (is_waiting, mailbox) in self.waiting.iter().zip(&*self.mailboxes) {
+            if is_waiting.swap(false, Ordering::SeqCst) {
+                mailbox.wake();
+            }
+        }
     }
 
     /// True once the process is to end.

@@ -2,6 +2,7 @@
 //! command run to completion.
 
 mod arrivals;
+mod gated;
 mod handshakes;
 mod mail;
 mod replicas;
@@ -27,6 +28,7 @@ use slab::Slab;
 use crate::connection::{Connection, Flush, Wait};
 use crate::listeners::Listener;
 use crate::shared::{LaneTask, Shared};
+use gated::Gated;
 use handshakes::Handshakes;
 use replicas::Feeds;
 
@@ -58,6 +60,7 @@ pub struct Worker {
     paused: Vec<usize>,
     /// Connections whose next command needs a stripe that is held for long.
     held_up: Vec<usize>,
+    gated: Gated,
     /// When waiting connections give up: (`Now::mono_us`, token, client id).
     deadlines: BTreeSet<(u64, usize, u64)>,
     handshakes: Handshakes,
@@ -115,6 +118,7 @@ impl Worker {
             ready: Vec::new(),
             paused: Vec::new(),
             held_up: Vec::new(),
+            gated: Gated::default(),
             deadlines: BTreeSet::new(),
             handshakes: Handshakes::default(),
             feeds,
@@ -139,6 +143,7 @@ impl Worker {
     pub fn run(mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(EVENTS_MAX);
         while !self.shared.is_stopping() {
+            self.await_log();
             let timeout = self.poll_timeout();
             match self.poll.poll(&mut events, Some(timeout)) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -173,7 +178,8 @@ impl Worker {
     }
 
     fn poll_timeout(&self) -> Duration {
-        let has_more = !self.ready.is_empty() || !self.accept_again.is_empty();
+        let has_more =
+            !self.ready.is_empty() || !self.accept_again.is_empty() || !self.engine.outbox.is_empty();
         if has_more || self.expiring || self.evicting || self.handshakes.is_due() {
             return Duration::ZERO;
         }
@@ -219,8 +225,12 @@ impl Worker {
                 turn = Turn::Close;
             }
         }
-        if turn != Turn::Close && !connection.out.is_empty() && self.is_over_output_limit(&mut connection) {
-            turn = Turn::Close;
+        if turn != Turn::Close && !connection.out.is_empty() {
+            if self.is_over_output_limit(&mut connection) {
+                turn = Turn::Close;
+            } else if connection.out.waits_for().is_some() {
+                self.list_gated(token, &mut connection);
+            }
         }
         if turn == Turn::Close {
             self.forget(token, connection);
@@ -288,6 +298,9 @@ impl Worker {
     /// Sends replies; `None` if the connection can go on.
     #[inline]
     fn send(&mut self, connection: &mut Connection) -> Option<Turn> {
+        if connection.out.has_gates() {
+            self.engine.open_gates(&self.shared.server, &mut connection.out);
+        }
         // Read for replies made piece by piece alone: most are not.
         let (clock, mut begun_us) = (&self.shared.server.clock, None);
         let (flush, sent_bytes) = connection.flush(TURN_OUTPUT_BYTES, || {
@@ -303,7 +316,7 @@ impl Worker {
         }
         self.engine.stats.writes.add(u64::from(sent_bytes > 0));
         match flush {
-            Flush::Empty | Flush::Blocked => None,
+            Flush::Empty | Flush::Blocked | Flush::Gated => None,
             Flush::Share => Some(Turn::Again),
             Flush::Gone => Some(Turn::Close),
         }
@@ -483,6 +496,7 @@ impl Worker {
                 connection.wait = Wait::Stripe;
                 self.held_up.push(token);
             }
+            Stop::Full => self.wait_for_room(token, connection),
             Stop::Blocked => {
                 let waiter = self.engine.blocked.take().expect("waiting-client: the dispatcher reported one");
                 connection.wait = Wait::Key;

@@ -7,6 +7,7 @@ use base::num::parse_i64;
 use crate::args::{Args, int, is};
 use crate::ctx::Ctx;
 use crate::fault::{CmdResult, Fault};
+use crate::gates::Durability;
 use crate::letter::Letter;
 use crate::reply::Reply;
 use crate::server::PauseMode;
@@ -15,6 +16,14 @@ use crate::tracking::Wanted;
 
 const HELP: &[&str] = &[
     "CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "DURABILITY (NONE|EVERYSEC|ALWAYS|DEFAULT)",
+    "    Say what this connection's replies wait for, whatever those of others do:",
+    "    * NONE and EVERYSEC",
+    "      Nothing. What they tell may be lost with the process, or with the machine in a second.",
+    "    * ALWAYS",
+    "      That what they tell is on the disk.",
+    "    * DEFAULT",
+    "      What the directive durability says.",
     "GETNAME",
     "    Tell the name of this connection.",
     "ID",
@@ -177,6 +186,28 @@ pub(crate) fn no_touch(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>)
     let session = ctx.session();
     session.no_touch = on;
     session.client.no_touch.store(on, Relaxed);
+    reply.ok();
+    Ok(())
+}
+
+/// CLIENT DURABILITY NONE | EVERYSEC | ALWAYS | DEFAULT: Halcyon's own.
+pub(crate) fn durability(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
+    let mode = match Durability::of(&args[2]) {
+        None if is(&args[2], "DEFAULT") => None,
+        None => return Err(Fault::SYNTAX),
+        Some(mode) => Some(mode),
+    };
+    let server = ctx.server();
+    if let Some(mode) = mode
+        && mode > Durability::None
+        && !server.config.bool("appendonly")
+    {
+        return Err(Fault::Owned(format!(
+            "ERR durability {} needs append-only files: appendonly yes",
+            mode.name()
+        )));
+    }
+    server.set_durability(ctx.session(), mode);
     reply.ok();
     Ok(())
 }

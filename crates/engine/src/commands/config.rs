@@ -70,6 +70,7 @@ fn set_all(server: &Server, words: &[&[u8]], is_local: bool) -> CmdResult {
     let version = server.config.version();
     server.config.set_from(&pairs, is_local)?;
     server.keyspace.report_created(server.config.hot().event_mask().contains(EventMask::NEW));
+    server.gates.follow(&server.config, &server.log);
     if server.config.changed_since(version).1.contains(&"requirepass") {
         server.acl.follow_requirepass();
     }

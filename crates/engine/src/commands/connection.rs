@@ -72,6 +72,7 @@ pub(crate) fn reset(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Cm
     ctx.unsubscribe_all();
     ctx.stop_tracking();
     ctx.server().monitors.remove(&ctx.session_ref().client);
+    server.set_durability(ctx.session(), None);
     let user = ctx.server().acl.default_user();
     let session = ctx.session();
     use_db(session, 0);

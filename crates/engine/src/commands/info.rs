@@ -287,6 +287,7 @@ fn persistence(source: &Source<'_>, fields: &mut Fields) {
     fields.add("rdb_last_load_keys_expired", state.loading.keys_expired.load(Relaxed));
     fields.add("rdb_last_load_keys_loaded", state.loading.keys_loaded.load(Relaxed));
     append_only_files(source, fields);
+    info_counts::durability(source, fields);
 }
 
 fn append_only_files(source: &Source<'_>, fields: &mut Fields) {

@@ -118,6 +118,8 @@ fn run(ctx: &mut Ctx<'_>, transaction: &Transaction, watching: Vec<Watch>, reply
     let is_stale = is_stale(ctx, &watching);
     server.watches.end(watching);
     if is_stale {
+        // Which says that somebody wrote.
+        ctx.observe_everything();
         reply.null_array();
         return;
     }

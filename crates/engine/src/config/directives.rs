@@ -284,6 +284,7 @@ const ERROR_BEHAVIORS: &[&str] = &["ignore", "panic", "panic-on-replicas"];
 /// The words of `shutdown-on-sigint` and `shutdown-on-sigterm`.
 pub(super) const SHUTDOWN_WORDS: &[&str] = &["default", "save", "nosave", "now", "force"];
 const CLIENT_COMPAT: &[&str] = &["auto", "modern", "legacy"];
+const DURABILITIES: &[&str] = &["auto", "none", "everysec", "always"];
 const LOG_FORMATS: &[&str] = &["text", "json"];
 const CLUSTER_AGES: &[&str] = &["cluster-slave-validity-factor"];
 
@@ -298,6 +299,7 @@ pub static DIRECTIVES: &[Directive] = &[
     word("client-compat", CLIENT_COMPAT, "auto"),
     word("log-format", LOG_FORMATS, "text").immutable(),
     yes("no-fork").immutable(),
+    word("durability", DURABILITIES, "auto"),
     // Network.
     int("port", 0, PORT, 6379),
     list("bind", "* -::*", ListRule::Bind),

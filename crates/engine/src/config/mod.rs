@@ -279,6 +279,9 @@ impl Config {
             }
             new[*at] = settled(row, value);
         }
+        if let Some(reason) = contradiction(&new) {
+            return Err(failed(rows.last().map_or("durability", |row| row.1.as_str()), &reason));
+        }
         let is_changed = |at: &usize| old[*at] != new[*at] || DIRECTIVES[*at].flags.contains(Flags::VOLATILE);
         let mut changed: Vec<usize> = rows.iter().map(|row| row.0).filter(is_changed).collect();
         changed.sort_unstable();
@@ -356,6 +359,14 @@ fn directory_in(values: &[Value]) -> PathBuf {
         Value::Text(path) => Path::new(std::ffi::OsStr::from_bytes(path)).to_path_buf(),
         other => unreachable!("dir is not text: {other:?}"),
     }
+}
+
+/// Why these values cannot stand together, if they cannot.
+fn contradiction(values: &[Value]) -> Option<String> {
+    let Value::Word(durability) = values[position("durability")] else { return None };
+    let needs_files = matches!(durability, "everysec" | "always");
+    (needs_files && values[position("appendonly")] == Value::Bool(false))
+        .then(|| format!("durability {durability} needs append-only files: appendonly yes"))
 }
 
 /// A value as it is kept: some are hints, brought within what makes sense.

@@ -288,6 +288,9 @@ impl Loader {
                 reason: "replicaof is not allowed in cluster mode".into(),
             });
         }
+        if let Some(reason) = super::contradiction(&values) {
+            return Err(ConfigError { location: String::new(), line: String::new(), reason });
+        }
         config.hot.refresh(&values);
         let mut notices = Vec::new();
         for (name, location) in without_effect {

@@ -164,7 +164,7 @@ impl<'a> Ctx<'a> {
     }
 
     #[inline]
-    fn position(&self, key: &[u8]) -> Position {
+    pub(crate) fn position(&self, key: &[u8]) -> Position {
         match self.hashed {
             Some((hashed, position)) if std::ptr::eq(hashed, key) => position,
             _ => self.server.keyspace.position(key),
@@ -444,6 +444,7 @@ impl<'a> Ctx<'a> {
             session: self.session.snapshot(),
             call: None,
             words: None,
+            observed: 0,
             is_script: false,
         });
     }

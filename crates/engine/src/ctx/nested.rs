@@ -118,7 +118,7 @@ impl Ctx<'_> {
 
     /// Runs a command, and what it wanted to leave to the long lane.
     fn run_inline(&mut self, info: &CommandInfo, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-        self.run_told(args, reply, |ctx, reply| {
+        self.run_told(info, args, reply, |ctx, reply| {
             (info.spec.run)(ctx, args, reply)?;
             match ctx.worker.deferred.take() {
                 // A script that may still be given up is run again where a job may take its time.

@@ -130,7 +130,7 @@ pub fn publish(
         let letter = Letter::Publish(publication.clone());
         match worker.as_deref_mut() {
             Some(own) => own.send(server, index, letter),
-            None => server.host.post(usize::from(index), letter),
+            None => server.post_to(usize::from(index), letter),
         }
     }
     receivers

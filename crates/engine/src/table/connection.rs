@@ -246,6 +246,20 @@ const CLIENT: &[Command] = &[
         run: client::no_touch,
         ..Command::BLANK
     },
+    // Halcyon's own.
+    Command {
+        name: "durability",
+        arity: 3,
+        flags: OWN,
+        categories: Categories::CONNECTION,
+        group: Group::Connection,
+        since: "7.4.0",
+        complexity: "O(1)",
+        summary: "Says what this connection's replies wait for.",
+        syntax: "<NONE | EVERYSEC | ALWAYS | DEFAULT>",
+        run: client::durability,
+        ..Command::BLANK
+    },
     Command {
         name: "pause",
         arity: -3,

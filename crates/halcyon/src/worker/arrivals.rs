@@ -160,6 +160,7 @@ impl Worker {
         if let Some(deadline_us) = connection.waiter.take().and_then(|waiter| waiter.deadline_us) {
             self.deadlines.remove(&(deadline_us, token, connection.session.client.id));
         }
+        self.engine.stats.released_replies.add(connection.out.gated_replies());
         self.keep_buffer(connection.out.reclaim());
         if connection.out.is_streaming() {
             self.shared.server.keyspace.discard_elsewhere(Box::new(std::mem::take(&mut connection.out)));

@@ -37,9 +37,19 @@ impl Worker {
 
     pub(super) fn deliver(&mut self, letter: Letter) {
         match letter {
+            Letter::Gated { offset, letter } => self.deliver_at(*letter, offset),
+            letter => self.deliver_at(letter, 0),
+        }
+    }
+
+    /// Delivers a letter that tells of what is safe when the log is so up to `offset`.
+    fn deliver_at(&mut self, letter: Letter, offset: u64) {
+        match letter {
+            // Nobody wraps a letter twice; if so, what is inside knows better.
+            Letter::Gated { offset, letter } => self.deliver_at(*letter, offset),
             Letter::Push { token, client_id, bytes } => {
                 if self.is_client(token, client_id) {
-                    self.push(token, bytes);
+                    self.push(token, bytes, offset);
                 } else if let Some(client) = self.shared.server.clients.get(client_id)
                     && usize::from(client.worker.load(Relaxed)) != self.index
                 {
@@ -58,7 +68,7 @@ impl Worker {
                         receivers.push((token, of(connection.session.proto)));
                     }
                 });
-                receivers.into_iter().for_each(|(token, bytes)| self.push(token, bytes));
+                receivers.into_iter().for_each(|(token, bytes)| self.push(token, bytes, offset));
             }
             Letter::CheckChannels { token, client_id } => {
                 if self.is_client(token, client_id)
@@ -77,14 +87,15 @@ impl Worker {
             }
             Letter::Reply { token, client_id, output } => {
                 if self.is_client(token, client_id) {
-                    self.end_wait(token, output);
+                    self.end_wait(token, output, offset);
                 }
             }
         }
     }
 
-    /// Adds bytes that a client did not ask for now to what it is sent, in its next turn.
-    pub(super) fn push(&mut self, token: usize, bytes: Arc<[u8]>) {
+    /// Adds bytes that a client did not ask for now to what it is sent, in its next turn. They tell of what is safe when the
+    /// log is so up to `offset`.
+    pub(super) fn push(&mut self, token: usize, bytes: Arc<[u8]>, offset: u64) {
         let Some(Some(connection)) = self.connections.get_mut(token) else { return };
         if connection.is_replica {
             // It would get into the stream.
@@ -92,7 +103,12 @@ impl Worker {
         }
         let spare = &mut self.spare_buffers;
         connection.out.lend(|| spare.pop().unwrap_or_else(|| Vec::with_capacity(OUTPUT_BUFFER_BYTES)));
+        let mark = connection.out.mark();
         connection.out.push_shared(bytes);
+        if offset > 0 {
+            let (server, session) = (&self.shared.server, &connection.session);
+            self.engine.gate(server, session, mark, offset, &mut connection.out);
+        }
         if !connection.queued {
             connection.queued = true;
             self.ready.push(token);
@@ -106,9 +122,12 @@ impl Worker {
         }
     }
 
-    /// Gives a waiting connection what it waited for.
-    pub(super) fn end_wait(&mut self, token: usize, output: Output) {
+    /// Gives a waiting connection what it waited for, which tells of what is safe when the log is so up to `offset`.
+    pub(super) fn end_wait(&mut self, token: usize, mut output: Output, offset: u64) {
         if let Some(connection) = &mut self.connections[token] {
+            if offset > 0 || output.has_gates() {
+                self.engine.gate_output(&self.shared.server, &connection.session, offset, &mut output);
+            }
             connection.out.append(output);
             connection.wait = Wait::None;
             let client = &connection.session.client;
@@ -132,7 +151,8 @@ impl Worker {
             let waiter = self.connections[token].as_ref().and_then(|connection| connection.waiter.clone());
             // Where it was answered just now, the letter is on its way.
             if let Some(output) = waiter.and_then(|waiter| self.shared.server.waiters.time_out(&waiter)) {
-                self.end_wait(token, output);
+                // That nothing came is said of the keys as they were left by whoever wrote last.
+                self.end_wait(token, output, self.shared.server.offset_told());
             }
         }
     }

@@ -1,0 +1,209 @@
+//! What a running command sees and writes, in offsets of the log.
+
+use resp::Args;
+use store::Position;
+
+use base::limits::{RECORD_KEYS_KEPT_MAX, RECORD_KEYS_MAX};
+
+use crate::ctx::Ctx;
+use crate::letter::Letter;
+use crate::output::{Mark, Output};
+use crate::server::Server;
+use crate::session::Session;
+use crate::table::{Categories, CommandInfo, Flags, KeyAccess};
+use crate::worker::Worker;
+
+/// What the command that runs, or just ran, has seen and written. Empty while nobody waits.
+#[derive(Default)]
+pub struct Observed {
+    /// What its reply may tell of ends here; 0: of nothing that is not safe.
+    offset: u64,
+    /// The keys that its record changes.
+    written: Vec<Position>,
+    /// It may change others, too.
+    is_unbounded: bool,
+    /// Letters wait for the record that they may tell of.
+    keeps_letters: bool,
+    letters: Vec<(u16, Letter)>,
+}
+
+impl Observed {
+    /// The reply may tell of what ends here.
+    pub(crate) fn raise(&mut self, offset: u64) {
+        self.offset = self.offset.max(offset);
+    }
+
+    /// What the reply may tell of, once.
+    #[inline]
+    pub(crate) fn take(&mut self) -> u64 {
+        std::mem::take(&mut self.offset)
+    }
+
+    /// True if a reply may have to wait.
+    #[inline]
+    pub(crate) fn is_any(&self) -> bool {
+        self.offset != 0
+    }
+
+    /// Something was changed while nobody asked what.
+    #[inline]
+    pub(crate) fn note_unknown(&mut self) {
+        self.is_unbounded = true;
+    }
+
+    /// There is no record.
+    #[inline]
+    pub(crate) fn forget_written(&mut self) {
+        self.written.clear();
+        self.is_unbounded = false;
+    }
+
+    /// Keeps a letter for [`Ctx::release_letters`], or gives it back to be sent now.
+    #[inline]
+    pub(crate) fn keep(&mut self, worker: u16, letter: Letter) -> Option<Letter> {
+        if !self.keeps_letters {
+            return Some(letter);
+        }
+        self.letters.push((worker, letter));
+        None
+    }
+}
+
+impl Ctx<'_> {
+    /// Before a command runs: what it sends others waits for its record.
+    pub(crate) fn keep_letters(&mut self) {
+        self.worker().observed.keeps_letters = true;
+    }
+
+    /// After a command ran, under its stripes: what its keys tell of that is not safe, and which of them its record will
+    /// have changed.
+    pub(crate) fn observe_command(&mut self, info: &CommandInfo, args: Args<'_>, has_changed: bool) {
+        let server = self.server();
+        let (gates, synced_to) = (&server.gates, server.gates.synced_to());
+        let is_held = gates.holds(self.session_ref());
+        let mut seen = 0;
+        if is_held {
+            seen = if sees_all(info, args) { server.log.end() } else { gates.unsynced.of_everything() };
+        }
+        let mut written = std::mem::take(&mut self.worker().observed.written);
+        // Of a script's keys, and of a transaction's, its commands tell.
+        if !info.spec.categories.contains(Categories::SCRIPTING) {
+            let _ = info.each_key(args, &mut |index, access| {
+                if access.contains(KeyAccess::NOT_KEY) {
+                    return;
+                }
+                let position = self.position(args.at(index));
+                if is_held {
+                    seen = seen.max(gates.unsynced.of_key(position, synced_to));
+                }
+                if has_changed && !access.contains(KeyAccess::RO) && written.len() <= RECORD_KEYS_MAX {
+                    written.push(position);
+                }
+            });
+        }
+        let is_keyless_write = info.spec.flags.contains(Flags::WRITE) && !info.has_keys();
+        let observed = &mut self.worker().observed;
+        observed.is_unbounded |= (has_changed && is_keyless_write) || written.len() > RECORD_KEYS_MAX;
+        observed.written = written;
+        if seen > synced_to {
+            observed.raise(seen);
+        }
+    }
+
+    /// The reply may tell of anything that was executed.
+    pub(crate) fn observe_everything(&mut self) {
+        if self.is_journaled() && self.server().gates.is_kept() {
+            let end = self.server().log.end();
+            self.worker().observed.raise(end);
+        }
+    }
+
+    /// The record ends at `offset`; its stripes are still held. `has_changes`: it has more than removals of what had
+    /// expired, of which nobody needs to be told.
+    pub(crate) fn observe_record(&mut self, offset: u64, has_changes: bool) {
+        let server = self.server();
+        let observed = &mut self.worker().observed;
+        let is_unbounded = std::mem::take(&mut observed.is_unbounded);
+        if !server.gates.is_kept() {
+            observed.written.clear();
+            return;
+        }
+        if has_changes {
+            observed.raise(offset);
+            let (unsynced, synced_to) = (&server.gates.unsynced, server.gates.synced_to());
+            if is_unbounded {
+                unsynced.add_everything(offset);
+            }
+            observed.written.iter().for_each(|position| unsynced.add(*position, offset, synced_to));
+        }
+        observed.written.clear();
+        observed.written.shrink_to(RECORD_KEYS_KEPT_MAX);
+    }
+
+    /// Sends the letters that waited for the record, to arrive where they are read once it is safe.
+    pub(crate) fn release_letters(&mut self) {
+        let server = self.server();
+        let worker = self.worker();
+        worker.observed.keeps_letters = false;
+        if worker.observed.letters.is_empty() {
+            return;
+        }
+        let offset = if worker.appended_to > 0 { worker.appended_to } else { server.log.end() };
+        for (to, letter) in std::mem::take(&mut worker.observed.letters) {
+            worker.post(server, to, Letter::Gated { offset, letter: Box::new(letter) });
+        }
+    }
+}
+
+/// True if a command may look at keys that it does not name.
+fn sees_all(info: &CommandInfo, args: Args<'_>) -> bool {
+    let flags = info.spec.flags;
+    let is_keyless_read = flags.contains(Flags::READONLY) && !info.has_keys();
+    is_keyless_read || flags.contains(Flags::WHOLE_KEYSPACE) || info.needs_all_stripes(args)
+}
+
+impl Server {
+    /// What happened outside of commands ends at `offset`: a key was evicted. Its stripe is held.
+    pub(crate) fn observe_loss(&self, key: &[u8], offset: u64) {
+        if self.gates.is_kept() {
+            self.gates.unsynced.add(self.keyspace.position(key), offset, self.gates.synced_to());
+        }
+    }
+}
+
+impl Worker {
+    /// Has the reply since `mark` wait for what it may tell of, if it does on this connection.
+    #[cold]
+    pub(crate) fn gate_reply(&mut self, server: &Server, session: &Session, mark: Mark, out: &mut Output) {
+        let offset = self.observed.take();
+        if let Some(deferred) = &mut self.deferred {
+            deferred.observed = offset;
+        } else {
+            self.gate(server, session, mark, offset, out);
+        }
+    }
+
+    /// Has what was written since `mark` wait until the log is safe up to `offset`, if it does on this connection.
+    pub fn gate(&self, server: &Server, session: &Session, mark: Mark, offset: u64, out: &mut Output) {
+        if offset > server.gates.synced_to() && server.gates.holds(session) && out.gate(mark, offset) {
+            self.stats.gated_replies.add(1);
+        }
+    }
+
+    /// Has a whole reply that came from elsewhere wait, or not, as this connection's do; it is added to what the connection
+    /// is sent next.
+    pub fn gate_output(&self, server: &Server, session: &Session, offset: u64, output: &mut Output) {
+        if !server.gates.holds(session) {
+            output.open(u64::MAX);
+        } else if offset > server.gates.synced_to() {
+            output.gate(Mark::START, offset);
+        }
+        self.stats.gated_replies.add(output.gated_replies());
+    }
+
+    /// Lets go of the replies of a connection that are safe by now.
+    pub fn open_gates(&self, server: &Server, out: &mut Output) {
+        let replies = out.open(server.gates.synced_to());
+        self.stats.released_replies.add(replies);
+    }
+}
