@@ -96,12 +96,17 @@ impl Server {
         }
     }
 
+    /// True if the log's readers are too far behind.
+    #[inline]
+    pub fn is_log_full(&self) -> bool {
+        self.log.is_active() && !self.log.has_room()
+    }
+
     /// True if a command that writes has to wait, before it locks anything: the log's readers are too far behind, or so are
     /// the walkers of a snapshot. `only_key` is the place of its key, if it has no more than one.
     #[inline]
     pub(crate) fn holds_up_writers(&self, only_key: Option<Position>) -> bool {
-        self.log.is_active() && !self.log.has_room()
-            || self.keyspace.snapshot_is_behind(only_key.map(Position::stripe))
+        self.is_log_full() || self.keyspace.snapshot_is_behind(only_key.map(Position::stripe))
     }
 }
 
@@ -316,11 +321,10 @@ impl Ctx<'_> {
 /// True if a command may leave effects, so that it has to wait while the log is full. `queued` are the flags of the
 /// transaction that it would run.
 pub(crate) fn may_leave_effects(info: &CommandInfo, queued: Option<Flags>) -> bool {
-    // Nobody knows what scripts will do: of all commands, only they have keys that they need not have.
-    let writes = Flags::WRITE | Flags::MAY_REPLICATE | Flags::NO_MANDATORY_KEYS;
+    let writes = Flags::WRITE | Flags::MAY_REPLICATE;
     match queued {
         Some(queued) if info.spec.name == "exec" => queued.intersects(writes),
-        _ => info.spec.flags.intersects(writes) && !info.spec.flags.contains(Flags::READONLY),
+        _ => info.spec.flags.intersects(writes),
     }
 }
 

@@ -235,14 +235,7 @@ impl Harness {
 
     /// Presents a command once; true if it has to come again, since writers are held up, else it was run.
     pub fn is_held_up(&mut self, line: &str) -> bool {
-        let words = crate::config::text::split_words(line.as_bytes()).expect("balanced quotes");
-        let mut input = Vec::new();
-        resp::write_command(&mut input, &words);
-        let (limits, mut batch, mut out) = (DecodeLimits::default(), Batch::new(), Output::new());
-        Decoder::new().decode(&input, &limits, 1, &mut batch).expect("a command");
-        self.worker.set_now(self.clock.now());
-        let progress = run_batch(&self.server, &mut self.worker, &mut self.session, &batch, &input, &mut out);
-        progress.stop == crate::dispatch::Stop::Busy
+        matches!(self.stops(line), Some(Stop::Busy | Stop::Full))
     }
 
     /// Runs bytes as they come from a socket.

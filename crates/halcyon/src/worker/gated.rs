@@ -80,8 +80,7 @@ impl Worker {
 
     /// Lets the connections try again whose command waits for room.
     fn release_writers(&mut self) {
-        let server = &self.shared.server;
-        if self.gated.writers.is_empty() || server.log.is_active() && !server.log.has_room() {
+        if self.gated.writers.is_empty() || self.shared.server.is_log_full() {
             return;
         }
         for token in std::mem::take(&mut self.gated.writers) {
