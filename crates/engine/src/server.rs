@@ -159,6 +159,8 @@ pub trait Host: Send + Sync {
     }
     /// Ends the append-only files; returns once they are safe, or cannot be.
     fn end_files(&self, _server: &Server) {}
+    /// Somebody waits for [`crate::gates::Gates::wanted_to`] to be safe.
+    fn sync_files(&self) {}
     /// Has another thread call [`Server::follow_appendonly`].
     fn follow_appendonly(&self) {}
     /// Has another thread call [`Server::finish_rewrite`].

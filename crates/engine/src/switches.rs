@@ -13,6 +13,8 @@ pub struct Switches {
     pub allows_all_in_scripts: AtomicBool,
     /// DEBUG PAUSE-CRON: nothing is done that nobody asked for.
     pub pauses_cron: AtomicBool,
+    /// DEBUG JOURNAL-PAUSE: the append-only files are not written.
+    pub pauses_journal: AtomicBool,
 }
 
 impl Switches {

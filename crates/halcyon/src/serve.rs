@@ -134,7 +134,9 @@ fn apply(
     for name in changed {
         match *name {
             "loglevel" => relevel(config),
-            "appendfsync" | "aof-timestamp-enabled" | "no-appendfsync-on-rewrite" => journal.wake(),
+            "appendfsync" | "durability" | "aof-timestamp-enabled" | "no-appendfsync-on-rewrite" => {
+                journal.wake()
+            }
             "dir" => {
                 let entered = std::env::set_current_dir(config.string("dir"));
                 entered.map_err(|error| (*name, error.to_string()))?;
@@ -276,6 +278,8 @@ fn start_journal(
     notify: &Sender<Notice>,
 ) -> Result<(), String> {
     let (syncs, sync_requests) = channel();
+    let waiters = shared.log_waiters.clone();
+    shared.server.persistence.files.set_on_progress(Box::new(move || waiters.wake()));
     let (syncing, writing, shared) = (journal.clone(), journal.clone(), shared.clone());
     spawn("journal-sync", notify, move || syncing.run_syncs(&sync_requests))?;
     spawn("journal", notify, move || writing.run(&shared, syncs))

@@ -65,7 +65,7 @@ pub struct Shared {
     /// The way to the threads for scripts.
     pub scripts: Sender<LaneTask>,
     /// Workers that are to be woken when the files have got on with the log.
-    pub waiting: Box<[AtomicBool]>,
+    pub log_waiters: Arc<LogWaiters>,
     /// Set once, when the process is to end.
     pub stopping: Arc<AtomicBool>,
 }
@@ -81,27 +81,43 @@ impl Shared {
     ) -> (Arc<Shared>, [Receiver<LaneTask>; 2]) {
         let ((lane, lane_tasks), (scripts, script_tasks)) = (channel(), channel());
         let loads = mailboxes.iter().map(|_| AtomicUsize::new(0)).collect();
-        let waiting = mailboxes.iter().map(|_| AtomicBool::new(false)).collect();
-        let shared = Shared { server, mailboxes, loads, lane, listeners, tls, scripts, waiting, stopping };
+        let are_waiting = mailboxes.iter().map(|_| AtomicBool::new(false)).collect();
+        let log_waiters = Arc::new(LogWaiters { are_waiting, mailboxes: mailboxes.clone() });
+        let shared =
+            Shared { server, mailboxes, loads, lane, listeners, tls, scripts, log_waiters, stopping };
         (Arc::new(shared), [lane_tasks, script_tasks])
     }
 
-    /// Has the files' next progress told by [`Shared::wake_waiting`].
-    pub fn await_progress(&self) {}
-
-    /// The files have got on: wakes the workers that wait for it, each once.
-    #[expect(dead_code, reason = "called by whoever writes the files")]
-    pub fn wake_waiting(&self) {
-        for (is_waiting, mailbox) in self.waiting.iter().zip(&*self.mailboxes) {
-            if is_waiting.swap(false, Ordering::SeqCst) {
-                mailbox.wake();
-            }
+    /// Has this worker woken when the files have got on, once; whatever is in the log now is to be safe soon.
+    pub fn await_progress(&self, worker: usize) {
+        let (server, waiters) = (&self.server, &self.log_waiters);
+        waiters.are_waiting[worker].store(true, Ordering::SeqCst);
+        server.persistence.files.await_progress();
+        if server.gates.want_sync(server.log.end()) {
+            server.host.sync_files();
         }
     }
 
     /// True once the process is to end.
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
+    }
+}
+
+/// The workers that wait for the files to get on.
+pub struct LogWaiters {
+    are_waiting: Box<[AtomicBool]>,
+    mailboxes: Arc<[Mailbox]>,
+}
+
+impl LogWaiters {
+    /// The files have got on: wakes the workers that wait for it, each once.
+    pub fn wake(&self) {
+        for (is_waiting, mailbox) in self.are_waiting.iter().zip(&*self.mailboxes) {
+            if is_waiting.swap(false, Ordering::SeqCst) {
+                mailbox.wake();
+            }
+        }
     }
 }
 
@@ -197,6 +213,10 @@ impl Host for ProcessHost {
         if let Err(reason) = self.journal.end_files() {
             tracing::warn!("The last of the append-only files may not be safe: {reason}");
         }
+    }
+
+    fn sync_files(&self) {
+        self.journal.wake();
     }
 
     fn follow_appendonly(&self) {

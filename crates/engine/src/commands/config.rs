@@ -82,6 +82,8 @@ fn follow_appendonly(server: &Server) -> CmdResult {
     server.follow_appendonly().map_err(|reason| {
         server.host.log(&format!("The append-only files cannot be begun: {reason}"));
         server.config.override_value("appendonly", b"no").expect("appendonly can be no");
+        server.config.override_value("durability", b"auto").expect("durability can be auto");
+        server.gates.follow(&server.config, &server.log);
         Fault::Text(
             "ERR CONFIG SET failed (possibly related to argument 'appendonly') - Unable to turn on AOF. Check server logs.",
         )

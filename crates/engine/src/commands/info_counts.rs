@@ -67,6 +67,22 @@ pub(crate) fn keyspace(source: &Source<'_>, fields: &mut Fields) {
     }
 }
 
+/// Halcyon's own: how far what was executed has come, and what waits for that.
+pub(super) fn durability(source: &Source<'_>, fields: &mut Fields) {
+    let server = source.server;
+    let gates = &server.gates;
+    let (written, synced) = gates.reached().map_or((0, 0), |reached| (reached.written_to, reached.synced_to));
+    fields.add("durability", gates.policy().name());
+    fields.add("log_offset_executed", server.log.end());
+    fields.add("log_offset_written", written);
+    fields.add("log_offset_synced", synced);
+    fields.add("log_offset_acknowledged", gates.acknowledged_to());
+    let gated = server.total(|stats| &stats.gated_replies);
+    // The two sums are not of one instant.
+    fields.add("replies_waiting", gated.saturating_sub(server.total(|stats| &stats.released_replies)));
+    fields.add("connections_waiting", server.total(|stats| &stats.gated_connections));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,20 +119,4 @@ mod tests {
         let info = harness.run("INFO errorstats");
         assert!(info.contains("errorstat_a_b__c:count=1\r\n"), "{info}");
     }
-}
-
-/// Halcyon's own: how far what was executed has come, and what waits for that.
-pub(super) fn durability(source: &Source<'_>, fields: &mut Fields) {
-    let server = source.server;
-    let gates = &server.gates;
-    let (written, synced) = gates.reached().map_or((0, 0), |reached| (reached.written_to, reached.synced_to));
-    fields.add("durability", gates.policy().name());
-    fields.add("log_offset_executed", server.log.end());
-    fields.add("log_offset_written", written);
-    fields.add("log_offset_synced", synced);
-    fields.add("log_offset_acknowledged", gates.acknowledged_to());
-    let gated = server.total(|stats| &stats.gated_replies);
-    // The two sums are not of one instant.
-    fields.add("replies_waiting", gated.saturating_sub(server.total(|stats| &stats.released_replies)));
-    fields.add("connections_waiting", server.total(|stats| &stats.gated_connections));
 }

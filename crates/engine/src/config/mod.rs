@@ -279,8 +279,9 @@ impl Config {
             }
             new[*at] = settled(row, value);
         }
-        if let Some(reason) = contradiction(&new) {
-            return Err(failed(rows.last().map_or("durability", |row| row.1.as_str()), &reason));
+        let concerned = rows.iter().find(|row| matches!(row.1.as_str(), "appendonly" | "durability"));
+        if let (Some((_, name, _)), Some(reason)) = (concerned, contradiction(&new)) {
+            return Err(failed(name, &reason));
         }
         let is_changed = |at: &usize| old[*at] != new[*at] || DIRECTIVES[*at].flags.contains(Flags::VOLATILE);
         let mut changed: Vec<usize> = rows.iter().map(|row| row.0).filter(is_changed).collect();

@@ -12,7 +12,7 @@ mod observing;
 mod unsynced;
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Acquire, Ordering::Relaxed};
-use std::sync::atomic::{Ordering::Release, Ordering::SeqCst};
+use std::sync::atomic::{Ordering::AcqRel, Ordering::Release, Ordering::SeqCst};
 
 use journal::log::Log;
 use parking_lot::Mutex;
@@ -95,6 +95,8 @@ pub struct Gates {
     changing: Mutex<()>,
     /// What is on the disk; `u64::MAX` while there are no files to wait for.
     synced_to: AtomicU64,
+    /// What somebody waits for to be on the disk, where it is not synced all the time anyway.
+    wanted_to: AtomicU64,
     /// What was written, for INFO.
     written_to: AtomicU64,
     /// What all replicas that count have, for INFO.
@@ -111,6 +113,7 @@ impl Gates {
             is_kept: AtomicBool::new(false),
             changing: Mutex::new(()),
             synced_to: AtomicU64::new(u64::MAX),
+            wanted_to: AtomicU64::new(0),
             written_to: AtomicU64::new(0),
             acknowledged_to: AtomicU64::new(0),
             unsynced: Unsynced::default(),
@@ -171,9 +174,20 @@ impl Gates {
         self.policy().max(if has_clients { Durability::EverySecond } else { Durability::None })
     }
 
+    /// Somebody waits for this offset to be on the disk; true if who writes the files has to be told.
+    pub fn want_sync(&self, offset: u64) -> bool {
+        self.policy() != Durability::Always && self.wanted_to.fetch_max(offset, AcqRel) < offset
+    }
+
+    /// The highest offset that somebody waits for to be on the disk.
+    pub fn wanted_to(&self) -> u64 {
+        self.wanted_to.load(Acquire)
+    }
+
     /// The log begins anew, with nothing that anybody could wait for.
     pub fn restart(&self) {
         self.unsynced.clear();
+        self.wanted_to.store(0, Release);
     }
 
     /// Directives have changed.

@@ -12,12 +12,14 @@
 //! after each round: so it is not woken for every command, and writes many together.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::task::{Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
 use base::limits::{JOURNAL_HISTORY_BYTES, JOURNAL_REST_US, JOURNAL_RETRY_US};
+use engine::gates::{Durability, Reached};
 use engine::persistence::files::{FilesFace, FilesState};
 use engine::persistence::rewriting::Rewritten;
 use engine::propagation::LogReader;
@@ -152,6 +154,7 @@ impl Journal {
             generation: 0,
             is_temporary: false,
             options: Options::of(shared),
+            told: None,
         };
         loop {
             let mut waits = false;
@@ -227,6 +230,8 @@ struct Writing<'a> {
     /// The files are for one rewrite only, with `appendonly no`.
     is_temporary: bool,
     options: Options,
+    /// How far the files were, and what they still needed of the log, when that was told last.
+    told: Option<(Option<Reached>, u64)>,
 }
 
 impl Writing<'_> {
@@ -278,6 +283,7 @@ impl Writing<'_> {
         let writer = Writer::open(recovered, &server.log, self.writer_options(), server.clock.now());
         self.start(writer.map_err(|error| error.to_string())?, false);
         server.persistence.files.set_state(FilesState::On, self.face());
+        self.publish();
         Ok(())
     }
 
@@ -292,6 +298,7 @@ impl Writing<'_> {
         if !is_temporary {
             server.persistence.files.set_state(FilesState::Begun, None);
         }
+        self.publish();
         Ok(())
     }
 
@@ -316,6 +323,7 @@ impl Writing<'_> {
         if server.persistence.files.state() == FilesState::Begun {
             server.persistence.files.set_state(FilesState::On, self.face());
         }
+        self.publish();
         Ok(Rewritten::Done)
     }
 
@@ -337,14 +345,16 @@ impl Writing<'_> {
         if self.writer.take().is_some() && !std::mem::take(&mut self.is_temporary) {
             self.shared.server.persistence.files.set_state(FilesState::Off, None);
         }
+        self.publish();
     }
 
     fn writer_options(&self) -> WriterOptions {
         let no_sync = self.options.no_sync_on_rewrite && self.shared.server.persistence.running().is_some();
         // What was promised to be synced before it is answered is.
-        let policy = match self.options.policy {
-            Policy::EverySecond if no_sync => Policy::No,
-            policy => policy,
+        let policy = match (self.options.policy, self.shared.server.gates.sync_mode()) {
+            (Policy::Always, _) | (_, Durability::Always) => Policy::Always,
+            (Policy::EverySecond, _) | (_, Durability::EverySecond) if !no_sync => Policy::EverySecond,
+            _ => Policy::No,
         };
         let kept_history_bytes = match self.options.keeps_all_history {
             true => u64::MAX,
@@ -354,22 +364,35 @@ impl Writing<'_> {
         WriterOptions { policy, timestamps: self.options.timestamps, checksums: true, kept_history_bytes }
     }
 
-    fn publish(&self) {
-        let Some(writer) = &self.writer else { return };
-        if !self.is_temporary {
-            self.shared.server.note_files(&writer.status(), writer.sizes());
+    /// Tells how far the files are, and wakes those who wait for that if there is news.
+    fn publish(&mut self) {
+        let server = &self.shared.server;
+        let reached = server.persistence.files.watermarks().map(|watermarks| Reached {
+            written_to: watermarks.written_to(),
+            synced_to: watermarks.synced_to(),
+        });
+        server.gates.set_reached(reached);
+        if let Some(writer) = self.writer.as_ref().filter(|_| !self.is_temporary) {
+            server.note_files(&writer.status(), writer.sizes());
         }
-        self.shared.server.note_files_progress();
+        let needed_from = self.writer.as_ref().map_or(u64::MAX, |writer| writer.consumer().held());
+        if self.told.replace((reached, needed_from)) != Some((reached, needed_from)) {
+            server.note_files_progress();
+        }
     }
 
     /// Writes what there is; says how long there is nothing more to do.
     fn step(&mut self, waker: &Waker) -> Rest {
+        if self.shared.server.debug.pauses_journal.load(Relaxed) {
+            return Rest::For(RETRY);
+        }
         if self.options.version != self.shared.server.config.version() {
             self.options = Options::of(self.shared);
         }
         let (options, now) = (self.writer_options(), self.shared.server.clock.now());
         let Some(writer) = &mut self.writer else { return Rest::UntilWoken };
         writer.set_options(options);
+        writer.want_sync(self.shared.server.gates.wanted_to());
         let (before, wanted) = (writer.position(), writer.consumer().log().end());
         let progress = writer.step(now);
         if let Some(sync) = progress.sync {

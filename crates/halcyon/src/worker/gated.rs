@@ -49,8 +49,7 @@ impl Worker {
 
     #[cold]
     fn await_log_slow(&mut self) {
-        self.shared.waiting[self.index].store(true, SeqCst);
-        self.shared.await_progress();
+        self.shared.await_progress(self.index);
         fence(SeqCst);
         self.release_replies();
         self.release_writers();

@@ -71,6 +71,8 @@ pub struct Writer {
     /// nothing in them counts as safe. None: all files are listed.
     pending: Option<Vec<Entry>>,
     in_flight: bool,
+    /// Somebody waits for this offset to be safe.
+    wanted_to: u64,
     synced_at_us: u64,
     /// Where a new file was last asked for, and why there is none, if so.
     rotated: Option<(u64, Option<String>)>,
@@ -165,6 +167,7 @@ impl Writer {
             current,
             pending: None,
             in_flight: false,
+            wanted_to: 0,
             synced_at_us: now.mono_us,
             rotated: None,
             status: Status::default(),
@@ -205,21 +208,34 @@ impl Writer {
         self.mend()?;
         self.write_all(now)?;
         let is_behind = self.current.synced.offset < self.current.written.offset;
+        let is_wanted = is_behind && self.current.synced.offset < self.wanted_to;
         match self.options.policy {
             Policy::Always if is_behind && !self.in_flight => self.sync_now()?,
             Policy::EverySecond if is_behind && now.mono_us >= self.synced_at_us + SECOND_US => {
                 // Late or not, the next is due a second from now.
                 self.synced_at_us = now.mono_us;
                 if !self.in_flight {
-                    self.in_flight = true;
-                    let Current { seq, ref file, written, .. } = self.current;
-                    return Ok(Some(SyncRequest { file: Arc::clone(file), seq, mark: written }));
+                    return Ok(Some(self.begin_sync()));
                 }
                 self.status.syncs_delayed += 1;
+            }
+            Policy::EverySecond | Policy::No if is_wanted && !self.in_flight => {
+                return Ok(Some(self.begin_sync()));
             }
             _ => {}
         }
         Ok(None)
+    }
+
+    fn begin_sync(&mut self) -> SyncRequest {
+        self.in_flight = true;
+        let Current { seq, ref file, written, .. } = self.current;
+        SyncRequest { file: Arc::clone(file), seq, mark: written }
+    }
+
+    /// Somebody waits for this offset to be safe: whatever the policy, a step that has written it asks for a sync.
+    pub fn want_sync(&mut self, offset: u64) {
+        self.wanted_to = self.wanted_to.max(offset);
     }
 
     /// Takes the result of a sync that a step asked for.

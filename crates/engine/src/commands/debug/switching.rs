@@ -39,6 +39,12 @@ pub(super) fn pause_cron(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_
     switch(&ctx.server().debug.pauses_cron, &args[2], reply)
 }
 
+pub(super) fn pause_journal(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
+    switch(&ctx.server().debug.pauses_journal, &args[2], reply)?;
+    ctx.server().host.sync_files();
+    Ok(())
+}
+
 /// For what Redis has and this server has not: tables that are resized as a whole, reply buffers of a client's own.
 pub(super) fn accept(_: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     reply.ok();
