@@ -14,6 +14,7 @@ import traceback
 import acl  # noqa: F401  (each import registers its checks)
 import append_only  # noqa: F401
 import clients  # noqa: F401
+import durability  # noqa: F401
 import listening  # noqa: F401
 import load  # noqa: F401
 import memory  # noqa: F401
