@@ -133,7 +133,13 @@ fn what_looks_at_the_whole_keyspace_waits_for_the_log() {
     harness.run("FLUSHDB");
     check(&mut harness, &[("GET any", true), ("PING", true)]);
     sync(&harness);
-    check(&mut harness, &[("GET any", false)]);
+    harness.run("SWAPDB 0 1");
+    check(&mut harness, &[("GET any", true)]);
+    sync(&harness);
+    harness.run("FUNCTION LOAD \"#!lua name=lib\\nredis.register_function('f', function() return 1 end)\"");
+    check(&mut harness, &[("FUNCTION LIST", true), ("FCALL f 0", true)]);
+    sync(&harness);
+    check(&mut harness, &[("FUNCTION LIST", false), ("FCALL f 0", false), ("GET any", false)]);
 }
 
 #[test]
