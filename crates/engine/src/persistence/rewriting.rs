@@ -241,6 +241,7 @@ impl Server {
             self.host.end_files(self);
         }
         self.log.restart_at(offset);
+        self.gates.restart();
         if !are_kept {
             return;
         }

@@ -123,6 +123,7 @@ impl Server {
         self.replication.ids.lock().id = id.to_owned();
         if self.log.end() != offset {
             self.log.restart_at(offset);
+            self.gates.restart();
         }
         following.applied.store(offset, Relaxed);
         following.received.store(offset, Relaxed);
