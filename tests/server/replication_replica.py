@@ -358,6 +358,33 @@ def replica_restarts():
 
 
 @check
+def replica_files_begin_within_a_database():
+    """a replica's append-only files begin in the database that its primary's stream is in"""
+    with Peer(REDIS) as peer, directory() as path, peer.connect() as primary:
+        with halcyon("--appendonly", "yes", directory=path) as server, server.connect() as replica:
+            wait_until(lambda: info(replica, "persistence")["loading"] == "0", "the files to be made")
+            follow(replica, peer)
+            wait_until(lambda: is_rewritten(replica), "the files after the synchronization")
+            primary.call("SELECT", 3)
+            primary.call("SET", "before", 1)
+            wait_for_all(primary, replica)
+            assert not isinstance(replica.call("BGREWRITEAOF"), Error)
+            wait_until(lambda: is_rewritten(replica), "the rewrite")
+            primary.call("SET", "after", 2)
+            wait_for_all(primary, replica)
+            expect(server.terminate(), 0, "exit code")
+        with halcyon("--appendonly", "yes", directory=path) as server, server.connect() as client:
+            wait_until(lambda: info(client, "persistence")["loading"] == "0", "the data to be loaded")
+            client.call("SELECT", 3)
+            expect([client.call("GET", "before"), client.call("GET", "after")], [b"1", b"2"])
+
+
+def is_rewritten(client):
+    fields = info(client, "persistence")
+    return fields["aof_rewrite_in_progress"] == "0" and fields["aof_rewrite_scheduled"] == "0"
+
+
+@check
 def replica_over_tls():
     """tls-replication: the link is TLS, and a primary that another authority signed is refused"""
     with Certificates() as certificates:

@@ -53,9 +53,9 @@ impl<'s> Replayer<'s> {
         Replayer { server, worker, session, out: Output::new(), failures: (0, None) }
     }
 
-    /// A file begins: in database 0.
-    pub fn begin_file(&mut self) {
-        self.session.db = 0;
+    /// What follows goes to this database, if there is one of that number.
+    pub fn select(&mut self, db: usize) {
+        self.session.db = if db < self.server.keyspace.databases() { db } else { 0 };
     }
 
     /// The selected database.

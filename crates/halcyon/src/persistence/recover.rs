@@ -220,11 +220,13 @@ impl<'s> Applying<'s> {
     fn begin_file(&mut self, facts: FileFacts) -> Result<Option<u64>, String> {
         let FileFacts { path, bytes, number, files, rdb } = facts;
         tracing::info!("Loading {} ({bytes} bytes, file {number} of {files})", path.display());
-        self.replayer.begin_file();
         let Some(part) = rdb else { return Ok(None) };
         self.reach();
         let now = long_ago(self.server.clock.now());
-        load_part(self.server, part.file, part.bytes, now.unix_ms).map(|loaded| Some(loaded.end))
+        let loaded = load_part(self.server, part.file, part.bytes, now.unix_ms)?;
+        // Files begin with a SELECT, but for those of a replica: what its primary sends says nothing at a file's start.
+        self.replayer.select(loaded.stream_db);
+        Ok(Some(loaded.end))
     }
 
     fn record(&mut self, record: &Record<'_>) -> Result<(), String> {
