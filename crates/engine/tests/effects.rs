@@ -3,6 +3,7 @@
 //! A line is a command and its effects, with a bar between two. `?` before a command: whatever its effects are, they are not
 //! looked at. The clock stands at 1,704,067,200,000 ms until a `wait`.
 
+use engine::persistence::replaying::Replayer;
 use engine::testing::Harness;
 
 /// Runs the lines on a fresh server.
@@ -473,6 +474,20 @@ fn streams() {
 }
 
 #[test]
+fn what_redis_tells_others_of_trimming_is_taken_from_files() {
+    let (mut harness, mut commands) = (Harness::new(), Vec::new());
+    for command in ["XADD x 1-1 a b", "XADD x MINID = 1-1 LIMIT 10 2-1 a b", "XTRIM x MAXLEN = 1 LIMIT 10"] {
+        resp::write_command(&mut commands, command.split(' ').collect::<Vec<_>>());
+    }
+    let mut replayer = Replayer::new(&harness.server);
+    replayer.run_all(&commands);
+    assert_eq!(replayer.failures, (0, None));
+    harness.check("XRANGE x - +", "[[2-1 [a b]]]");
+    let refused = "-ERR syntax error, LIMIT cannot be used without the special ~ option";
+    harness.check("XTRIM x MAXLEN = 1 LIMIT 10", refused);
+}
+
+#[test]
 fn groups_that_read() {
     let claim = |consumer: &str, id: &str, count: u32, last: &str| {
         format!(
@@ -657,7 +672,13 @@ fn big_inputs_are_told_from_the_long_lane() {
         MULTI =>
         SUNIONSTORE d s t =>
         SPOP t =>
-        EXEC => MULTI|SUNIONSTORE d s t|SREM t 1|EXEC",
+        EXEC => MULTI|SUNIONSTORE d s t|SREM t 1|EXEC
+        ? HSET h f v g v
+        ? HPEXPIRE h 20 FIELDS 1 f
+        ? SET e v PX 20
+        wait 21
+        EVAL \"redis.call('HGET', 'h', 'f') redis.call('GET', 'e') redis.call('SUNIONSTORE', 'd', 's')\" 3 h e d => \
+         MULTI|HDEL h f|DEL e|SUNIONSTORE d s|EXEC",
     );
     assert!(harness.deferred >= deferred + 3, "they were done on the long lane");
 }

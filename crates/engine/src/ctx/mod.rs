@@ -127,10 +127,10 @@ impl<'a> Ctx<'a> {
         if self.worker.copies_primary { i64::MIN } else { self.worker.now.unix_ms }
     }
 
-    /// True if what runs is a primary's stream, which says what has happened.
+    /// True if what runs is a primary's stream, or an append-only file, which says what has happened.
     #[inline]
-    pub fn copies_primary(&self) -> bool {
-        self.worker.copies_primary
+    pub fn repeats_effects(&self) -> bool {
+        self.worker.copies_primary || self.worker.wall_ms_ahead > 0
     }
 
     /// True if reads leave what has ended in its place, since this server's primary will say that it is gone.

@@ -86,7 +86,7 @@ impl Options {
         };
         let nodes_limit = match (approximate, limit) {
             // Redis leaves the word where it tells others of the exact bound.
-            (false, Some(_)) if !ctx.copies_primary() => return Err(EXACT_LIMIT),
+            (false, Some(_)) if !ctx.repeats_effects() => return Err(EXACT_LIMIT),
             (false, Some(_)) => None,
             (false, None) => None,
             // No limit at all.
