@@ -76,7 +76,7 @@ pub(super) fn durability(source: &Source<'_>, fields: &mut Fields) {
     fields.add("log_offset_executed", server.log.end());
     fields.add("log_offset_written", written);
     fields.add("log_offset_synced", synced);
-    fields.add("log_offset_acknowledged", gates.acknowledged_to());
+    fields.add("log_offset_acknowledged", server.replication.replicas.acked_to());
     let gated = server.total(|stats| &stats.gated_replies);
     // The two sums are not of one instant.
     fields.add("replies_waiting", gated.saturating_sub(server.total(|stats| &stats.released_replies)));

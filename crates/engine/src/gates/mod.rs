@@ -99,8 +99,6 @@ pub struct Gates {
     wanted_to: AtomicU64,
     /// What was written, for INFO.
     written_to: AtomicU64,
-    /// What all replicas that count have, for INFO.
-    acknowledged_to: AtomicU64,
     unsynced: Unsynced,
 }
 
@@ -115,7 +113,6 @@ impl Gates {
             synced_to: AtomicU64::new(u64::MAX),
             wanted_to: AtomicU64::new(0),
             written_to: AtomicU64::new(0),
-            acknowledged_to: AtomicU64::new(0),
             unsynced: Unsynced::default(),
         };
         gates.is_kept.store(policy == Durability::Always, Relaxed);
@@ -156,16 +153,6 @@ impl Gates {
     pub fn reached(&self) -> Option<Reached> {
         let (written_to, synced_to) = (self.written_to.load(Relaxed), self.synced_to());
         (synced_to != u64::MAX).then_some(Reached { written_to, synced_to })
-    }
-
-    /// What replicas have acknowledged.
-    pub fn acknowledged_to(&self) -> u64 {
-        self.acknowledged_to.load(Relaxed)
-    }
-
-    /// Replicas have acknowledged the log up to here.
-    pub fn set_acknowledged_to(&self, offset: u64) {
-        self.acknowledged_to.store(offset, Relaxed);
     }
 
     /// How often the files have to be synced without being asked, as far as replies go.

@@ -132,6 +132,13 @@ impl Replicas {
         (acked, online().filter(|replica| replica.synced_to() >= offset).count())
     }
 
+    /// What all replicas have acknowledged; 0 without any.
+    pub(crate) fn acked_to(&self) -> u64 {
+        let attached = self.attached.lock();
+        let online = attached.iter().filter(|replica| replica.is_online());
+        online.map(|replica| replica.acked_to()).min().unwrap_or(0)
+    }
+
     /// Memory that the connections of replicas hold.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let attached = self.attached.lock();
