@@ -6,6 +6,6 @@ from figures import (
 )
 
 ALL = [
-    get_set, tls, families, publish, short_connections, info, slow_reader, stall, keys_stall, copies, durability, save_load, resync, waiting,
-    memory, elements, workers, topology, old_clients, latency,
+    get_set, tls, families, publish, short_connections, info, slow_reader, stall, keys_stall, copies, durability, save_load, resync,
+    waiting, memory, elements, workers, topology, old_clients, latency,
 ]
