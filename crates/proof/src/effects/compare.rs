@@ -99,7 +99,7 @@ fn in_one_form(command: &[u8], effects: Vec<Effect>) -> Vec<Effect> {
         if let Some(last) = formed.last_mut()
             && is(&words[0], "srem")
             && is(command, "spop")
-            && last.words[..2] == words[..2]
+            && last.words.get(..2) == words.get(..2)
         {
             last.words.extend(words.drain(2..));
             continue;
