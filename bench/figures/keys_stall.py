@@ -14,9 +14,9 @@ NAME = "keys_stall"
 KEYS_DIGITS = 8
 CHUNK = 1_000
 TIMEOUT_S = 600
-# From the first key with the expiry time to the last: loading must be over before it comes.
-EXPIRY_AHEAD_S = 60
-EXPIRY_WATCH_S = 40
+# From the first key with the expiry time to the last (`--quick`: the second of each): loading must be over before it comes.
+EXPIRY_AHEAD_S = (60, 8)
+EXPIRY_WATCH_S = (40, 6)
 PIPELINES_AHEAD = 4
 
 
@@ -30,6 +30,7 @@ def measure(run):
 
 
 def watch_all(run, server, probe, keys):
+    ahead_s, watch_s = run.pick(*EXPIRY_AHEAD_S), run.pick(*EXPIRY_WATCH_S)
     with server.connect(timeout_s=TIMEOUT_S) as connection:
         heavy = Ended(connection)
 
@@ -40,10 +41,10 @@ def watch_all(run, server, probe, keys):
         fifth = keys // 5
         watch("nothing else, no keys", lambda: None)
         watch(f"{keys:,} keys are set", lambda: pipelined(connection, sets(keys)))
-        expire_at_s = int(heavy.call("TIME").split(b"\r\n")[2]) + EXPIRY_AHEAD_S
+        expire_at_s = int(heavy.call("TIME").split(b"\r\n")[2]) + ahead_s
         watch(f"{fifth:,} of them get one expiry time", lambda: pipelined(connection, expiries(fifth, expire_at_s)))
         remaining_s = expire_at_s - int(heavy.call("TIME").split(b"\r\n")[2])
-        watch(f"{fifth:,} end at that time", lambda: None, after_s=max(0, remaining_s) + EXPIRY_WATCH_S)
+        watch(f"{fifth:,} end at that time", lambda: None, after_s=max(0, remaining_s) + watch_s)
         watch("KEYS for a thousandth", lambda: heavy.call("KEYS", "key:*777"))
         watch("three quarters are deleted", lambda: pipelined(connection, deletions(fifth, keys * 3 // 4)))
         heavy.call("FLUSHALL", "ASYNC")
@@ -51,10 +52,10 @@ def watch_all(run, server, probe, keys):
             return
         watch(f"a hash of {fifth:,} fields is made", lambda: pipelined(connection, fields(fifth)))
         now_ms = int(heavy.call("TIME").split(b"\r\n")[2]) * 1000
-        at_ms = now_ms + EXPIRY_AHEAD_S * 1000
+        at_ms = now_ms + ahead_s * 1000
         watch("its fields get one expiry time", lambda: pipelined(connection, field_expiries(fifth, at_ms)))
         remaining_s = at_ms // 1000 - int(heavy.call("TIME").split(b"\r\n")[2])
-        watch("they end at that time", lambda: None, after_s=max(0, remaining_s) + EXPIRY_WATCH_S)
+        watch("they end at that time", lambda: None, after_s=max(0, remaining_s) + watch_s)
 
 
 def sets(keys):

@@ -534,7 +534,7 @@ def tls_idle_memory():
     with serving(*NO_CERTIFICATE) as server:
         made = context(server)
         rounds = []
-        for _ in range(2):
+        for _ in range(4):
             clients = [
                 Client(made.wrap_socket(plain_socket(server), server_hostname="localhost")) for _ in range(300)
             ]
@@ -545,8 +545,9 @@ def tls_idle_memory():
             rounds.append(server.resident_bytes() - before)
             for client in clients:
                 client.socket.close()
-        # In the first round the server's own buffers grow to what they are in use.
-        assert rounds[1] < 300 * 16_384, f"300 connections grew by {rounds}"
+        # In the first round the server's own buffers grow to what they are in use, and now and then in another. What each
+        # connection owned would be there in every one.
+        assert min(rounds[1:]) < 300 * 16_384, f"300 connections grew by {rounds}"
 
 
 @check
