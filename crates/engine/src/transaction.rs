@@ -7,7 +7,7 @@ use store::{Keyspace, Position};
 
 use crate::dispatch;
 use crate::reach::Reach;
-use crate::table::{Categories, CommandId, CommandInfo, Flags, Registry};
+use crate::table::{CommandId, CommandInfo, Flags, Registry};
 
 /// Memory above which a queue that has run is not kept for the next transaction.
 const KEPT_BYTES_MAX: usize = 64 * 1024;
@@ -75,9 +75,7 @@ impl Transaction {
     ) {
         let position = info.only_key(args).map(|key| position.unwrap_or_else(|| keyspace.position(key)));
         self.reach.add_command(keyspace, info, args, position);
-        self.needs_all_stripes |= info.needs_all_stripes(args)
-            || info.spec.flags.contains(Flags::WHOLE_KEYSPACE)
-            || info.spec.categories.contains(Categories::SCRIPTING);
+        self.needs_all_stripes |= info.may_touch_any_key(args);
         self.flags |= info.spec.flags;
         let bytes = self.args.push(args);
         let is_quick = bytes <= dispatch::BRIEF_WIRE_BYTES_MAX && dispatch::is_quick(info, args);

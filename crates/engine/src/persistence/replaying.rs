@@ -18,7 +18,7 @@ use crate::reply::Reply;
 use crate::server::Server;
 use crate::session::Session;
 use crate::stats::WorkerStats;
-use crate::table::{Categories, CommandInfo, Flags, KeyRule};
+use crate::table::{CommandInfo, KeyRule};
 use crate::worker::Worker;
 
 /// What a command touches.
@@ -71,7 +71,7 @@ impl<'s> Replayer<'s> {
 
     /// What a command touches; the stripes of its keys are appended to `stripes`.
     pub fn touches(&mut self, info: &CommandInfo, args: Args<'_>, stripes: &mut Vec<usize>) -> Touches {
-        if reaches_far(info, args) {
+        if info.may_touch_any_key(args) {
             return Touches::Anything;
         }
         let reach = &mut self.worker.reach;
@@ -105,7 +105,7 @@ impl<'s> Replayer<'s> {
         }
         let keyspace = &self.server.keyspace;
         let (locked, hashed) = match info.keys {
-            _ if reaches_far(info, args) => (Some(keyspace.lock_all()), None),
+            _ if info.may_touch_any_key(args) => (Some(keyspace.lock_all()), None),
             KeyRule::One(at) => {
                 let position = keyspace.position(&args[at]);
                 (Some(keyspace.lock(position)), Some((&args[at], position)))
@@ -139,12 +139,6 @@ impl<'s> Replayer<'s> {
             format!("{name}: {error}")
         });
     }
-}
-
-fn reaches_far(info: &CommandInfo, args: Args<'_>) -> bool {
-    info.needs_all_stripes(args)
-        || info.spec.flags.contains(Flags::WHOLE_KEYSPACE)
-        || info.spec.categories.contains(Categories::SCRIPTING)
 }
 
 /// An instant before anything ends, that access clocks cannot tell from `now`.

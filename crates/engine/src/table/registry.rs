@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use resp::Args;
 
-use super::{Begin, Command, Find, Flags, KeyAccess, KeySpec};
+use super::{Begin, Categories, Command, Find, Flags, KeyAccess, KeySpec};
 use crate::config::Config;
 use crate::fault::{Fault, QUOTE_BYTES_MAX, quotable};
 
@@ -424,6 +424,15 @@ impl CommandInfo {
     pub fn needs_all_stripes(&self, args: Args<'_>) -> bool {
         self.spec.flags.contains(Flags::ALL_STRIPES)
             || self.spec.reaches_beyond.is_some_and(|reaches_beyond| reaches_beyond(args))
+    }
+
+    /// True if it may touch more than the keys that it names, so that whoever runs it beside others has to hold every
+    /// stripe.
+    #[inline]
+    pub fn may_touch_any_key(&self, args: Args<'_>) -> bool {
+        self.needs_all_stripes(args)
+            || self.spec.flags.contains(Flags::WHOLE_KEYSPACE)
+            || self.spec.categories.contains(Categories::SCRIPTING)
     }
 
     /// Calls `each` with every argument that is a key, and what is done to it. An error if a spec that

@@ -10,7 +10,7 @@ use store::Position;
 
 use crate::reach::Reach;
 use crate::server::Server;
-use crate::table::{Categories, CommandInfo, Flags};
+use crate::table::CommandInfo;
 
 /// Commands that are taken from the buffer together, unless a transaction has more.
 const COMMANDS_MAX: usize = 1024;
@@ -301,10 +301,7 @@ fn needs(server: &Server, planned: &StreamBatch, commands: std::ops::Range<usize
     for at in commands {
         let Step::Run(info, position) = planned.steps[at] else { continue };
         let args = planned.command(at);
-        let is_unbounded = info.needs_all_stripes(args)
-            || info.spec.flags.contains(Flags::WHOLE_KEYSPACE)
-            || info.spec.categories.contains(Categories::SCRIPTING);
-        if is_unbounded {
+        if info.may_touch_any_key(args) {
             return Needs::Everything;
         }
         reach.add_command(&server.keyspace, info, args, position);
