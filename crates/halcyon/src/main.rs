@@ -2,6 +2,7 @@
 
 mod check;
 mod connection;
+mod courtesy;
 mod lane;
 mod listeners;
 mod logging;

@@ -14,6 +14,8 @@ use journal::storage::{Storage, StoredFile};
 use parking_lot::Mutex;
 use rdb::{Cursor, Event, FileDecoder, ReadError};
 
+use crate::courtesy;
+
 /// Threads that store keys.
 const STORERS: usize = 2;
 /// Keys that are handed over together, and such hand-overs that may wait.
@@ -139,6 +141,7 @@ fn store(server: &Server, batches: &Mutex<Receiver<Batch>>, now_ms: i64) {
         let next = batches.lock().recv();
         let Ok(mut batch) = next else { return };
         server.load_keys(&mut batch, now_ms);
+        courtesy::while_following(server);
     }
 }
 
@@ -271,5 +274,6 @@ impl Keys<'_> {
     fn hand_over(&mut self) {
         let full = std::mem::replace(&mut self.batch, Batch::with_capacity(BATCH_KEYS));
         self.batches.send(full).expect("load-storers: take every batch");
+        courtesy::while_following(self.server);
     }
 }

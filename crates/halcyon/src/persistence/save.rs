@@ -12,13 +12,16 @@ use engine::server::Server;
 use journal::storage::{Storage, StoredFile, append_all};
 use rdb::{Piece, crc64};
 
-/// Threads that encode.
-const ENCODERS: usize = 2;
-/// Bytes of a piece, and pieces of each encoder that wait to be written.
-const PIECE_BYTES: usize = 256 * 1024;
-const PIECES_WAITING: usize = 4;
-/// Bytes after which what was written goes to the disk, so that the end has not all of it to wait for.
-const SYNC_BYTES: u64 = 32 << 20;
+use crate::courtesy;
+use crate::machine::usable_cpus;
+
+/// Bytes of a piece, and pieces of each encoder that wait to be written. Making or writing one takes 100 to 200 us, after
+/// which whoever serves clients may have the CPU.
+const PIECE_BYTES: usize = 64 * 1024;
+const PIECES_WAITING: usize = 16;
+/// Bytes after which what was written goes to the disk, so that the end has not all of it to wait for, and the kernel
+/// never more than this to hand to the disk at once, which it does without a pause.
+const SYNC_BYTES: u64 = 4 << 20;
 
 /// Between looks whether a delay that was asked for still is.
 const DELAY_CHECK: Duration = Duration::from_millis(10);
@@ -63,7 +66,7 @@ pub fn produce(server: &Server, save: &Save, take: &mut dyn FnMut(&[u8])) {
     };
     give(&save.head);
     thread::scope(|scope| {
-        let mut encoders: Vec<Receiver<(Vec<u8>, Piece)>> = (0..ENCODERS)
+        let mut encoders: Vec<Receiver<(Vec<u8>, Piece)>> = (0..encoders())
             .map(|_| {
                 let (pieces, receiver) = sync_channel(PIECES_WAITING);
                 scope.spawn(move || encode(server, save, &pieces));
@@ -73,6 +76,7 @@ pub fn produce(server: &Server, save: &Save, take: &mut dyn FnMut(&[u8])) {
         while !encoders.is_empty() {
             encoders.retain(|encoder| take_turn(encoder, &mut give));
             save.note_progress(server);
+            courtesy::while_saving(server);
         }
     });
     let mut tail = Vec::new();
@@ -98,7 +102,13 @@ fn encode(server: &Server, save: &Save, pieces: &SyncSender<(Vec<u8>, Piece)>) {
         if piece == Piece::Last {
             return;
         }
+        courtesy::while_saving(server);
     }
+}
+
+/// Threads that encode: clients keep half of the CPUs.
+fn encoders() -> usize {
+    (usable_cpus() / 2).max(1)
 }
 
 /// What a save is slowed down by for each key, for those who test what goes on meanwhile. A negative delay is a microsecond

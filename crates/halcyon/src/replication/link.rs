@@ -15,6 +15,7 @@ use resp::write_command;
 use super::link_apply::Appliers;
 use super::link_socket::Socket;
 use super::link_sync;
+use crate::courtesy;
 use crate::shared::Shared;
 
 /// Between two attempts.
@@ -316,6 +317,7 @@ impl<'s> Link<'s> {
                 let now_ms = self.server().clock.now().unix_ms;
                 self.server().replication.following.heard(now_ms);
                 self.client.last_active_ms.store(now_ms, std::sync::atomic::Ordering::Relaxed);
+                courtesy::while_following(self.server());
                 Ok(read)
             }
             Err(error) if is_silence(&error) => {

@@ -6,10 +6,10 @@
 //! memory whatever is written meanwhile, and it ends. Spools have no name: they go with the last who reads them.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{
     AtomicU8, AtomicU64, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Release,
 };
-use std::sync::{Arc, Weak};
 
 use base::limits::{REPLICA_FETCH_BYTES, SYNC_LOG_BYTES_MAX};
 use journal::log::Consumer;
@@ -162,10 +162,12 @@ impl FullSync {
     }
 }
 
-/// Keeps the stream since a synchronization's instant, in memory or in its spool.
+/// Keeps the stream since a synchronization's instant, in memory or in its spool, and is the last to let go of both
+/// spools: to give back the room of a large file takes longer than a worker may.
 pub struct LogSpool {
-    sync: Weak<FullSync>,
-    consumer: Consumer,
+    sync: Arc<FullSync>,
+    /// None: it has failed.
+    consumer: Option<Consumer>,
     /// The offset up to which the stream is in the spool.
     at: u64,
 }
@@ -173,28 +175,59 @@ pub struct LogSpool {
 impl LogSpool {
     pub(super) fn new(sync: &Arc<FullSync>, mut consumer: Consumer) -> LogSpool {
         consumer.release(sync.offset);
-        LogSpool { sync: Arc::downgrade(sync), consumer, at: sync.offset }
+        LogSpool { sync: sync.clone(), consumer: Some(consumer), at: sync.offset }
     }
 
     /// Moves to the spool what memory should not hold. False: nobody needs it any more.
     pub(super) fn step(&mut self) -> bool {
-        let Some(sync) = self.sync.upgrade().filter(|sync| !sync.has_failed()) else { return false };
-        let log = self.consumer.log().clone();
+        if Arc::strong_count(&self.sync) == 1 {
+            return false;
+        }
+        if self.sync.has_failed() {
+            self.consumer = None;
+        }
+        let Some(consumer) = &mut self.consumer else { return true };
+        let log = consumer.log().clone();
         if log.end().saturating_sub(self.at) <= SYNC_LOG_BYTES_MAX {
             return true;
         }
         let mut parts = Vec::new();
         while log.end().saturating_sub(self.at) > SYNC_LOG_BYTES_MAX / 2 {
-            let read = self.consumer.read(self.at, REPLICA_FETCH_BYTES, &mut parts);
-            let written = parts.drain(..).try_for_each(|part| sync.stream.append(&part));
+            let read = consumer.read(self.at, REPLICA_FETCH_BYTES, &mut parts);
+            let written = parts.drain(..).try_for_each(|part| self.sync.stream.append(&part));
             if read.is_err() || written.is_err() {
-                sync.finish(false);
-                return false;
+                self.sync.finish(false);
+                return true;
             }
             // What is released is in the spool already: who finds it gone from memory finds it there.
-            self.at = sync.spooled_to();
-            self.consumer.release(self.at);
+            self.at = self.sync.spooled_to();
+            consumer.release(self.at);
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use journal::log::{Log, LogLimits};
+    use journal::storage::SimulatedStorage;
+
+    use super::*;
+
+    #[test]
+    fn who_keeps_the_stream_is_the_last_to_let_go_of_the_spools() {
+        let spools = Spools::open(&SimulatedStorage::new(1), "spool").expect("a disk that does not fail");
+        let sync = Arc::new(FullSync::new("id".to_owned(), 0, "mark".to_owned(), spools));
+        let limits = LogLimits { segment_bytes: 64, ring_bytes: 100, backlog_bytes: 50 };
+        let log = Arc::new(Log::new(limits, 0));
+        let mut stream = LogSpool::new(&sync, log.consumer(0, true).expect("an empty log"));
+        let left = Arc::downgrade(&sync);
+        assert!(stream.step(), "a worker sends it");
+        sync.finish(false);
+        assert!(stream.step(), "a worker has not noticed yet that it failed");
+        assert!(stream.consumer.is_none(), "writers are not held up for what failed");
+        drop(sync);
+        assert!(left.upgrade().is_some(), "a worker never closes a large file");
+        assert!(!stream.step());
     }
 }

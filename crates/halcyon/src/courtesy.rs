@@ -1,0 +1,25 @@
+//! When work in the background lets others have the CPU first.
+//!
+//! A thread that computes without a pause is interrupted at the scheduler's ticks only, up to 4 ms apart, however urgent
+//! what waits behind it is (seen with Linux 6.18; neither niceness nor a shorter slice changes that). So whoever may take
+//! long gives way after each 100 to 200 us of work: that costs a system call where nobody waits.
+
+use std::thread;
+
+use engine::server::Server;
+
+/// To whoever serves clients, while a snapshot is taken; not where writers would soon have to wait for the snapshot.
+pub fn while_saving(server: &Server) {
+    let keyspace = &server.keyspace;
+    if keyspace.kept_bytes() <= keyspace.kept_bytes_max() / 2 {
+        thread::yield_now();
+    }
+}
+
+/// To whoever else is on this machine, the primary perhaps, while a replica loads or applies: nobody waits for it as
+/// one waits for a server that starts alone.
+pub fn while_following(server: &Server) {
+    if server.replication.following.is_replica() {
+        thread::yield_now();
+    }
+}
