@@ -83,21 +83,21 @@ class Server:
         self.command += ["--io-threads", str(threads), *arguments]
         self.log_path = os.path.join(self.directory, "log")
         atexit.register(self.stop)
-        self._start()
+        self._start([b"+PONG"])
 
-    def _start(self):
+    def _start(self, answers):
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
                 self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory,
                 preexec_fn=die_with_parent,
             )
-        self._wait_until_up()
+        self._wait_until_up(tuple(answers))
 
     def restart(self):
         """Kills the server and starts it again on its directory; returns when it answers, be it that it is loading."""
         self.process.kill()
         self.process.wait()
-        self._start()
+        self._start([b"+PONG", b"-LOADING"])
 
     def pause(self):
         """Has the kernel stop the process, so that its connections fall silent."""
@@ -144,12 +144,12 @@ class Server:
         self.process.wait()
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    def _wait_until_up(self):
+    def _wait_until_up(self, answers):
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline and self.process.poll() is None:
             with contextlib.suppress(OSError), self.connect(timeout_s=2) as connection:
                 connection.sendall(b"PING\r\n")
-                if connection.recv(64).startswith((b"+PONG", b"-LOADING")):
+                if connection.recv(64).startswith(answers):
                     return
             time.sleep(0.02)
         with open(self.log_path, encoding="utf-8", errors="replace") as log:
