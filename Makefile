@@ -5,13 +5,14 @@ BENCH ?=
 PEERS ?=
 FUZZ_INPUTS ?= 10000000
 KILLS ?= 500
+FAULT_ROUNDS ?= 200
 
 export PATH := $(PATH):$(HOME)/.cargo/bin
 CARGO_TARGET_DIR ?= $(CURDIR)/target
 export CARGO_TARGET_DIR
 
 .DEFAULT_GOAL := help
-.PHONY: help run test bench miri fuzz crash clean
+.PHONY: help run test bench miri fuzz crash faults clean
 
 help: ## This list
 	@sed -n -E 's/^([a-z]+):.*## (.*)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "%-14s%s\n", $$1, $$2 }'
@@ -39,6 +40,10 @@ fuzz: ## Feed the readers of commands, append-only files and RDB files 10 millio
 crash: ## Kill a server under load 500 times and check what it kept (KILLS=N: another number)
 	@cargo build --release -p halcyon -p proof
 	@$(CARGO_TARGET_DIR)/release/proof crash --kills $(KILLS)
+
+faults: ## Break links and change roles in trees of servers of all kinds, 200 rounds each (FAULT_ROUNDS=N: another number)
+	@cargo build --release -p halcyon
+	@HALCYON_FAULT_ROUNDS=$(FAULT_ROUNDS) python3 tests/server/run.py faults_
 
 clean: ## Remove what was built and downloaded here; ./data stays
 	@cargo clean

@@ -1,5 +1,6 @@
 """The filter that holds that nothing forks: in place over all threads, not in the way of anything, and not needed."""
 
+import contextlib
 import ctypes
 import os
 import platform
@@ -26,8 +27,12 @@ def status(path):
 
 def threads(server):
     """The status of each thread."""
-    tasks = f"/proc/{server.process.pid}/task"
-    return [status(f"{tasks}/{task}") for task in os.listdir(tasks)]
+    tasks, found = f"/proc/{server.process.pid}/task", []
+    for task in os.listdir(tasks):
+        # One that saves or loads may end meanwhile.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            found.append(status(f"{tasks}/{task}"))
+    return found
 
 
 def field(client, name):

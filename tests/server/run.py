@@ -15,11 +15,14 @@ import acl  # noqa: F401  (each import registers its checks)
 import append_only  # noqa: F401
 import clients  # noqa: F401
 import durability  # noqa: F401
+import failover  # noqa: F401
 import listening  # noqa: F401
 import load  # noqa: F401
 import memory  # noqa: F401
 import no_fork  # noqa: F401
+import no_fork_paths  # noqa: F401
 import persistence  # noqa: F401
+import replication_faults  # noqa: F401
 import replication_replica  # noqa: F401
 import replication_primary  # noqa: F401
 import scripts  # noqa: F401

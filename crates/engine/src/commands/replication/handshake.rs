@@ -9,6 +9,7 @@ use crate::ctx::Ctx;
 use crate::fault::{CmdResult, Fault};
 use crate::replication::primary::psync::{has_from, resume};
 use crate::replication::primary::{Feed, Filter, Greeting, Replica};
+use crate::replication::replica::FailoverState;
 use crate::reply::Reply;
 use crate::server::Server;
 
@@ -176,6 +177,9 @@ fn is_fed(ctx: &Ctx<'_>) -> bool {
 
 /// Whether a connection may become a replica now.
 fn admit(ctx: &mut Ctx<'_>, reply: &mut Reply<'_>) -> CmdResult {
+    if ctx.server().failover_state() != FailoverState::None {
+        return Err(Fault::Text("NOMASTERLINK Can't SYNC while failing over"));
+    }
     if reply.output().pending_bytes() > 0 {
         return Err(Fault::Text("ERR SYNC and PSYNC are invalid with pending output"));
     }
