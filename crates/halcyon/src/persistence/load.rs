@@ -15,9 +15,10 @@ use parking_lot::Mutex;
 use rdb::{Cursor, Event, FileDecoder, ReadError};
 
 use crate::courtesy;
+use crate::machine::usable_cpus;
 
-/// Threads that store keys.
-const STORERS: usize = 2;
+/// Threads that store keys, at least: one for each CPU, beside the one that decodes.
+const STORERS_MIN: usize = 2;
 /// Keys that are handed over together, and such hand-overs that may wait.
 const BATCH_KEYS: usize = 512;
 const BATCHES_WAITING: usize = 16;
@@ -123,7 +124,7 @@ pub fn load_from(server: &Server, source: &mut dyn Source, now_ms: i64) -> Resul
     let (batches, receiver) = sync_channel(BATCHES_WAITING);
     let receiver = Arc::new(Mutex::new(receiver));
     thread::scope(|scope| {
-        for _ in 0..STORERS {
+        for _ in 0..usable_cpus().max(STORERS_MIN) {
             let receiver = receiver.clone();
             scope.spawn(move || store(server, &receiver, now_ms));
         }
