@@ -277,12 +277,12 @@ fn start_journal(
     journal: &Arc<Journal>,
     notify: &Sender<Notice>,
 ) -> Result<(), String> {
-    let (syncs, sync_requests) = channel();
+    let (errands, to_be_run) = channel();
     let waiters = shared.log_waiters.clone();
     shared.server.persistence.files.set_on_progress(Box::new(move || waiters.wake()));
     let (syncing, writing, shared) = (journal.clone(), journal.clone(), shared.clone());
-    spawn("journal-sync", notify, move || syncing.run_syncs(&sync_requests))?;
-    spawn("journal", notify, move || writing.run(&shared, syncs))
+    spawn("journal-sync", notify, move || syncing.run_errands(&to_be_run))?;
+    spawn("journal", notify, move || writing.run(&shared, errands))
 }
 
 /// Writes what is still to be written. Nobody is answered any more.

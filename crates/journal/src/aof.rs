@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `#TS:<unix time>` | when what follows was written (`aof-timestamp-enabled`, as in Redis) |
 //! | `#SUM:<bytes>:<synced>:<crc64>` | so many bytes follow that were written together, and this is their checksum; when they were, the file was safe up to position `<synced>` |
+//! | `#AT:<offset>` | the next command has this offset, where the file before ends: in a file that was made before that was known |
 //! | `#CUT:<position>` | what the `#SUM` line at that position announced ends here: the rest never came |
 //!
 //! # What a checksum is for
@@ -28,7 +29,7 @@ mod reader;
 mod record;
 
 pub(crate) use annotation::sum_of;
-pub use annotation::{put_cut, put_timestamp};
+pub use annotation::{put_at, put_cut, put_timestamp};
 pub use reader::{AofError, AofReader, Cut};
 pub use record::Record;
 

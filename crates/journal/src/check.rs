@@ -1,7 +1,7 @@
 //! Looking through append-only files without loading them, and, asked to, cutting off what is not whole at the end.
 //!
 //! Nothing is changed unless `fix` says so, and then only the last file: what is not whole in one before it cannot be cut
-//! off without leaving a hole in the data.
+//! off without leaving a hole in the data. A file that was made to follow it, of which nothing was safe yet, goes with it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,6 +14,7 @@ use crate::aof::{AofError, AofReader, Damage, put_cut};
 use crate::error::JournalError;
 use crate::files::{Directory, Names};
 use crate::manifest::{Entry, Kind};
+use crate::recover::was_never_safe;
 use crate::storage::{Storage, StorageError, StoredFile, append_all};
 
 /// What was found in one file.
@@ -97,10 +98,19 @@ pub fn check_directory(
         if bytes > size {
             return Err(JournalError::MissingBytes { path, bytes: size, expected: bytes });
         }
-        let is_last = at + 1 == entries.len();
-        let is_ours = entry.is_exact() && entry.kind == Kind::Incr;
-        let report = check_file(&file, bytes, is_ours, fix && is_last)?;
+        let is_ours = entry.exact_bytes.is_some() && entry.kind == Kind::Incr;
+        let next = entries.get(at + 1).filter(|next| entry.end_offset.is_none() && next.is_made_ahead());
+        let next = next.map(|next| storage.open(&names.file(&next.name))).transpose()?;
+        let ends_log = match &next {
+            Some(next) => was_never_safe(Arc::clone(next), next.size()?)?,
+            None => at + 1 == entries.len(),
+        };
+        let report = check_file(&file, bytes, is_ours, fix && ends_log)?;
         let is_good = report.is_good();
+        if let (Finding::Fixed(..), Some(next)) = (&report.finding, next) {
+            next.truncate(0)?;
+            next.sync_data()?;
+        }
         reports.push(report);
         if !is_good {
             break;
@@ -253,6 +263,22 @@ mod tests {
         storage.remove(&names().file("i1")).expect("to remove");
         let missing = check_directory(&storage, &names(), false).expect_err("a file is missing");
         assert_eq!(missing, JournalError::MissingFile { path: names().file("i1") });
+    }
+
+    #[test]
+    fn what_nothing_was_safe_of_goes_with_the_end_of_the_file_before() {
+        let manifest =
+            b"file i1 seq 1 type i startoffset 0 halcyon-bytes 0\nfile i2 seq 2 type i halcyon-bytes 0\n";
+        let torn = [SET, &SET[..9]].concat();
+        let ahead = [b"#AT:54\r\n", SET].concat();
+        for (second, is_fixed) in [(&b""[..], true), (&ahead, true), (SET, false)] {
+            let (disk, storage) = disk(&[("aof.manifest", manifest), ("i1", &torn), ("i2", second)]);
+            let reports = check_directory(&storage, &names(), true).expect("files");
+            assert_eq!(reports.iter().all(Report::is_good), is_fixed, "{reports:?}");
+            let kept = if is_fixed { (SET, &b""[..]) } else { (&torn[..], second) };
+            let content = |name: &str| disk.content(&names().file(name)).expect("a file");
+            assert_eq!((&content("i1")[..], &content("i2")[..]), kept);
+        }
     }
 
     #[test]

@@ -14,8 +14,9 @@
 //!
 //! `halcyon-bytes` says that offsets of this file count exactly the bytes of its commands, and for a file with an end
 //! how many bytes of it count: more can be there after a failure of the disk, but not fewer. Redis passes over it, and
-//! leaves it out when it writes a manifest of its own: then nothing is known of the bytes. `halcyon-prefix` says how
-//! many bytes at the file's start are a SELECT that stands in a file before, too.
+//! leaves it out when it writes a manifest of its own: then nothing is known of the bytes. Without `startoffset` the file
+//! was made before it was known where it would begin: where the one before it ends, which is still written to as long as
+//! this one is empty. `halcyon-prefix` says how many bytes at the file's start are a SELECT that stands in a file before, too.
 
 use std::fmt;
 
@@ -70,6 +71,11 @@ impl Entry {
     /// How many bytes of the file count, if it was closed by who knew.
     pub fn closed_bytes(&self) -> Option<u64> {
         self.end_offset.and(self.exact_bytes)
+    }
+
+    /// Whether it was made before it was known where it would begin: where the file before it ended.
+    pub fn is_made_ahead(&self) -> bool {
+        self.kind == Kind::Incr && self.start_offset.is_none() && self.exact_bytes.is_some()
     }
 
     /// Whether its commands' offsets are known.
@@ -206,19 +212,34 @@ impl Manifest {
         Entry::new(format!("{prefix}.{}.base.{suffix}", last + 1), last + 1, Kind::Base)
     }
 
-    /// The line of the next incremental file, which starts at `start_offset`. `used` is the highest number that was
-    /// used, perhaps for a file that was given up.
-    pub fn next_incr(&self, prefix: &str, start_offset: u64, used: i64) -> Entry {
+    /// Says that the incremental file of number `seq` ended at `end_offset`, with so many bytes.
+    pub fn close_incr(&mut self, seq: i64, end_offset: u64, bytes: u64) {
+        close_incr(&mut self.incrs, seq, end_offset, bytes);
+    }
+
+    /// The line of the next incremental file, which starts at `start_offset`, or where the one before will have ended.
+    /// `used` is the highest number that was used, perhaps for a file that was given up.
+    pub fn next_incr(&self, prefix: &str, start_offset: Option<u64>, used: i64) -> Entry {
         let numbered = self.history.iter().filter(|entry| entry.name.contains(".incr."));
         let last = self.incrs.iter().chain(numbered).map(|entry| entry.seq).max().unwrap_or(0).max(used);
         let name = format!("{prefix}.{}.incr.aof", last + 1);
         let entry = Entry::new(name, last + 1, Kind::Incr);
-        Entry { start_offset: Some(start_offset), exact_bytes: Some(0), ..entry }
+        Entry { start_offset, exact_bytes: Some(0), ..entry }
     }
 
     /// The manifest that a single file of a server before Redis 7 begins with.
     pub fn of_single_file(name: &str) -> Manifest {
         Manifest { base: Some(Entry::new(name.to_owned(), 1, Kind::Base)), ..Manifest::default() }
+    }
+}
+
+/// As [`Manifest::close_incr`], of lines that are not listed yet.
+pub(crate) fn close_incr(incrs: &mut [Entry], seq: i64, end_offset: u64, bytes: u64) {
+    if let Some(closed) = incrs.iter_mut().find(|listed| listed.seq == seq) {
+        (closed.end_offset, closed.exact_bytes) = (Some(end_offset), Some(bytes));
+        if bytes == 0 {
+            (closed.start_offset, closed.prefix_bytes) = (Some(end_offset), 0);
+        }
     }
 }
 
@@ -362,7 +383,7 @@ mod tests {
     fn a_new_base_makes_history_of_what_it_replaces() {
         let mut manifest = Manifest::of_single_file("appendonly.aof");
         for start in [0, 10, 20] {
-            manifest.incrs.push(manifest.next_incr("appendonly.aof", start, 0));
+            manifest.incrs.push(manifest.next_incr("appendonly.aof", Some(start), 0));
         }
         let base = manifest.next_base("appendonly.aof", BaseFormat::Rdb);
         manifest.install_base(base, 3);
@@ -372,7 +393,7 @@ mod tests {
                     file appendonly.aof.2.incr.aof seq 2 type h startoffset 10 halcyon-bytes 0\n\
                     file appendonly.aof.3.incr.aof seq 3 type i startoffset 20 halcyon-bytes 0\n";
         assert_eq!(manifest.format(), text);
-        assert_eq!(manifest.next_incr("a", 30, 7).name, "a.8.incr.aof");
+        assert_eq!(manifest.next_incr("a", Some(30), 7).name, "a.8.incr.aof");
         assert_eq!(manifest.next_base("a", BaseFormat::Aof).name, "a.3.base.aof");
         assert_eq!(manifest.loaded().count(), 2);
     }

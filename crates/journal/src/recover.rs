@@ -7,11 +7,15 @@
 //! The caller applies what it is given; nothing here knows what a command means. Each file starts in database 0. What
 //! is not whole is refused, but for the end of the last file: under `aof-load-truncated` it is cut off there, up to the
 //! last whole record, if a crash explains it. What was read is synced before the server may answer from it.
+//!
+//! A file that was made before it was known where it begins, and the one before it, end the log together: what the last
+//! sync had of them was of the one before first. So if that lacks something, nothing of the one after it was safe, and
+//! it is emptied.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::aof::{AofError, AofReader, Damage, Record, put_cut};
+use crate::aof::{AofError, AofReader, Damage, Flaw, Record, put_cut};
 use crate::error::JournalError;
 use crate::files::{Covered, Directory};
 use crate::manifest::Entry;
@@ -96,6 +100,8 @@ pub struct Recovery {
 struct Current {
     file: Arc<dyn StoredFile>,
     entry: Entry,
+    /// It was made before it was known where it begins.
+    is_made_ahead: bool,
     bytes: u64,
     /// None: it starts with an RDB part whose end was not told yet.
     reader: Option<AofReader>,
@@ -189,14 +195,21 @@ impl Recovery {
     fn has_more(&mut self) -> Result<bool, JournalError> {
         let current = self.current.as_mut().expect("a file was begun");
         let reader = current.reader.as_mut().expect("the caller told where the RDB part ended");
-        let damage = match reader.next() {
-            Ok(Some(_)) => {
+        let has_more = reader.next().map(|record| record.is_some());
+        let damage = match has_more {
+            Ok(true) if follows_hole(current.covered.as_ref(), current.is_made_ahead, reader) => {
+                let was_synced = reader.was_synced()?;
+                // Nothing of it counts.
+                *reader = AofReader::new(Arc::clone(&current.file), 0, 0, true);
+                Some(hole(was_synced))
+            }
+            Ok(true) => {
                 if let Some(covered) = &mut current.covered {
                     covered.extend(covered.start + reader.stream_bytes(), reader.position());
                 }
                 return Ok(true);
             }
-            Ok(None) => None,
+            Ok(false) => None,
             Err(AofError::Storage(error)) => return Err(error.into()),
             Err(AofError::Damage(damage)) => Some(damage),
         };
@@ -211,7 +224,11 @@ impl Recovery {
     }
 
     fn begin_file(&mut self) -> Result<Option<Item<'_>>, JournalError> {
-        let Some((entry, bytes)) = self.entries.get(self.begun).cloned() else { return Ok(None) };
+        let Some((mut entry, bytes)) = self.entries.get(self.begun).cloned() else { return Ok(None) };
+        let is_made_ahead = entry.is_made_ahead();
+        if is_made_ahead {
+            entry.start_offset = self.summary.end_offset.filter(|_| self.summary.is_exact);
+        }
         let path = self.directory.path(&entry);
         let file = self.directory.storage().open(&path)?;
         self.begun += 1;
@@ -221,7 +238,7 @@ impl Recovery {
         let is_rdb = starts_as_rdb(&*file, bytes)?;
         let reader = (!is_rdb).then(|| AofReader::new(Arc::clone(&file), 0, bytes, entry.is_exact()));
         let rdb = is_rdb.then(|| RdbPart { file: Arc::clone(&file), bytes });
-        self.current = Some(Current { file, entry, bytes, reader, covered });
+        self.current = Some(Current { file, entry, is_made_ahead, bytes, reader, covered });
         let (number, files) = (self.begun, self.entries.len());
         Ok(Some(Item::File(FileFacts { path, bytes, number, files, rdb })))
     }
@@ -232,15 +249,21 @@ impl Recovery {
         let Some(reader) = current.reader.take() else { return Ok(()) };
         let path = self.directory.path(&current.entry);
         let is_last = self.begun == self.entries.len();
+        // It was not closed: it ends the log together with the one that was made to follow it.
+        let is_open = is_last || (current.entry.closed_bytes().is_none() && self.next_is_made_ahead());
         if let Some(damage) = damage {
-            if !(is_last && self.load_truncated && damage.is_torn_tail()) {
-                return Err(JournalError::Damaged { path, damage, is_last });
+            let ends_log = is_last || (is_open && self.next_is_unsafe()?);
+            if !(ends_log && self.load_truncated && damage.is_torn_tail()) {
+                return Err(JournalError::Damaged { path, damage, is_last: ends_log });
+            }
+            if let Some(next) = self.entries.get_mut(self.begun) {
+                next.1 = 0;
             }
             let bytes = current.bytes - damage.position;
             current.bytes = damage.position;
-            self.summary.truncated = Some(Truncated { path, damage, bytes });
+            self.summary.truncated.get_or_insert(Truncated { path, damage, bytes });
         }
-        if is_last {
+        if is_open {
             self.end_last_file(&mut current, &reader)?;
         } else if current.file.size()? > current.bytes {
             // Left by a failure of the disk. It is not read, here at least: a failure changes nothing.
@@ -251,6 +274,17 @@ impl Recovery {
         self.summary.timestamp = reader.timestamp().or(self.summary.timestamp);
         self.note_offsets(current, &reader, is_last);
         Ok(())
+    }
+
+    fn next_is_made_ahead(&self) -> bool {
+        self.entries.get(self.begun).is_some_and(|(entry, _)| entry.is_made_ahead())
+    }
+
+    /// Whether nothing of the next file, which was made ahead, was ever safe.
+    fn next_is_unsafe(&self) -> Result<bool, JournalError> {
+        let Some((entry, bytes)) = self.entries.get(self.begun) else { return Ok(false) };
+        let file = self.directory.storage().open(&self.directory.path(entry))?;
+        was_never_safe(file, *bytes)
     }
 
     /// Cuts off what is not whole, and makes safe what was read: it will be answered from.
@@ -303,6 +337,33 @@ impl Recovery {
         let Recovery { directory, summary, covered, last, .. } = self;
         Ok(Recovered { directory, summary, covered, last })
     }
+}
+
+/// Whether a file that was made ahead begins behind the end of what was read before it.
+fn follows_hole(covered: Option<&Covered>, is_made_ahead: bool, reader: &AofReader) -> bool {
+    let told = reader.starts_at().filter(|_| is_made_ahead);
+    matches!((covered, told), (Some(covered), Some(at)) if at != covered.start)
+}
+
+fn hole(was_synced: bool) -> Damage {
+    let flaw = if was_synced { Flaw::Corrupt } else { Flaw::LostPages };
+    let reason = "the end of the file before it is missing".to_owned();
+    Damage { flaw, position: 0, commands: 0, reason }
+}
+
+/// Whether nothing of a file that was made ahead was ever safe, so that it may go with what is missing before it.
+pub(crate) fn was_never_safe(file: Arc<dyn StoredFile>, bytes: u64) -> Result<bool, JournalError> {
+    if bytes == 0 {
+        return Ok(true);
+    }
+    let mut reader = AofReader::new(file, 0, bytes, true);
+    let is_ours = match reader.next() {
+        Err(AofError::Storage(error)) => return Err(error.into()),
+        Err(AofError::Damage(_)) => true,
+        // Another server has gone on with it.
+        Ok(_) => reader.starts_at().is_some(),
+    };
+    Ok(is_ours && !reader.was_synced()?)
 }
 
 /// Whether the file begins as an RDB file does.

@@ -18,6 +18,9 @@ const EMPTY_RDB: &[u8] = b"REDIS0009\xff\0\0\0\0\0\0\0\0";
 const OPTIONS: WriterOptions =
     WriterOptions { policy: Policy::Always, timestamps: false, checksums: false, kept_history_bytes: 0 };
 
+/// What is loaded, and how many bytes are cut off; or why it is refused.
+type Outcome<'a> = Result<(&'a str, usize), &'a str>;
+
 /// Names and contents.
 type Files<'a> = Vec<(&'a str, &'a [u8])>;
 
@@ -65,6 +68,17 @@ impl Bench {
         self.now.unix_ms += ms as i64;
         self.now.mono_us += ms * 1000;
         writer.step(self.now)
+    }
+
+    /// Makes the next file before it is wanted.
+    fn prepare(&self, writer: &mut Writer) {
+        let change = writer.prepare_file().expect("nothing is under way").expect("none is made yet");
+        writer.change_done(change.run(), self.now).expect("a good disk");
+    }
+
+    fn install(&self, writer: &mut Writer, format: BaseFormat, at: u64) -> Result<(), JournalError> {
+        let change = writer.begin_install(format, at, self.now)?;
+        writer.change_done(change.run(), self.now)
     }
 
     /// Reads everything: words of the records, with `|` where a file begins.
@@ -286,6 +300,175 @@ fn every_second_a_sync_is_begun_that_holds_nothing_up() {
 }
 
 #[test]
+fn a_file_that_was_made_before_is_written_to_while_the_one_before_is_synced() {
+    let mut bench = Bench::new(&[]);
+    let (log, mut writer) = bench.begun(WriterOptions { policy: Policy::EverySecond, ..OPTIONS });
+    log.append(0, ONE.as_bytes());
+    let early = bench.step(&mut writer, 1_000).sync.expect("it is due");
+    let first = log.end();
+    bench.prepare(&mut writer);
+    let listed = "file a.aof.1.base.rdb seq 1 type b\n\
+                  file a.aof.1.incr.aof seq 1 type i startoffset 0 halcyon-bytes 0\n\
+                  file a.aof.2.incr.aof seq 2 type i halcyon-bytes 0\n";
+    assert_eq!(bench.text("d/a.aof.manifest"), listed);
+    log.append(0, TWO.as_bytes());
+    let at = log.begin_file();
+    log.append(0, ONE.as_bytes());
+    let progress = bench.step(&mut writer, 0);
+    assert_eq!((progress.written_to, progress.synced_to), (log.end(), 0), "nothing is waited for");
+    assert!(progress.sync.is_none() && progress.change.is_none());
+    assert_eq!(bench.text("d/a.aof.2.incr.aof"), format!("#AT:{at}\r\n{SELECT}{ONE}"));
+    assert_eq!(bench.read(false).expect("files").0, "||012|01", "a process that is killed now loses nothing");
+    writer.sync_done(early.run(), bench.now);
+    assert_eq!(writer.watermarks().synced_to(), first, "it began before the rest was written");
+    let request = bench.step(&mut writer, 0).sync.expect("a file that ended is not left unsafe");
+    writer.sync_done(request.run(), bench.now);
+    assert_eq!(writer.watermarks().synced_to(), log.end());
+    let change = bench.step(&mut writer, 0).change.expect("it is known where files end");
+    assert!(bench.step(&mut writer, 0).change.is_none(), "one at a time");
+    assert_eq!(writer.close(bench.now), Err(JournalError::SyncInFlight));
+    writer.change_done(change.run(), bench.now).expect("a good disk");
+    let listed = format!(
+        "file a.aof.1.base.rdb seq 1 type b\n\
+         file a.aof.1.incr.aof seq 1 type i startoffset 0 endoffset {at} halcyon-bytes {at}\n\
+         file a.aof.2.incr.aof seq 2 type i startoffset {at} halcyon-bytes 0\n"
+    );
+    assert_eq!(bench.text("d/a.aof.manifest"), listed);
+    bench.disk.restart();
+    let (told, recovered) = bench.read(false).expect("files");
+    assert_eq!((told.as_str(), recovered.summary.end_offset), ("||012|01", Some(log.end())));
+}
+
+#[test]
+fn a_base_is_installed_while_others_write() {
+    let mut bench = Bench::new(&[]);
+    let (log, mut writer) = bench.begun(WriterOptions { policy: Policy::EverySecond, ..OPTIONS });
+    log.append(0, ONE.as_bytes());
+    bench.prepare(&mut writer);
+    let at = log.begin_file();
+    log.append(0, TWO.as_bytes());
+    put_base(&bench, ONE.as_bytes());
+    let early = writer.begin_install(BaseFormat::Aof, at, bench.now).err();
+    assert_eq!(early, Some(JournalError::SyncInFlight), "what the manifest will say has ended is not safe");
+    let request = bench.step(&mut writer, 0).sync.expect("a file ended");
+    writer.sync_done(request.run(), bench.now);
+    let change = writer.begin_install(BaseFormat::Aof, at, bench.now).expect("a good disk");
+    log.append(0, ONE.as_bytes());
+    let progress = bench.step(&mut writer, 1_000);
+    assert_eq!(progress.written_to, log.end());
+    let request = progress.sync.expect("it is due");
+    let done = change.run();
+    assert_eq!(bench.read(false).expect("files").0, "|1|021");
+    writer.sync_done(request.run(), bench.now);
+    writer.change_done(done, bench.now).expect("a good disk");
+    assert_eq!(writer.watermarks().synced_to(), log.end());
+    assert_eq!(writer.sizes().base_bytes, writer.sizes().current_bytes);
+    let listed = format!(
+        "file a.aof.2.base.aof seq 2 type b\nfile a.aof.2.incr.aof seq 2 type i startoffset {at} halcyon-bytes 0\n"
+    );
+    assert_eq!(bench.text("d/a.aof.manifest"), listed);
+    assert_eq!(bench.text("d/a.aof.1.incr.aof"), "(missing)");
+}
+
+#[test]
+fn when_the_file_before_cannot_be_synced_both_are_replaced() {
+    for policy in [Policy::EverySecond, Policy::No] {
+        let mut bench = Bench::new(&[]);
+        let options = WriterOptions { policy, checksums: policy == Policy::No, ..OPTIONS };
+        let (log, mut writer) = bench.begun(options);
+        log.append(0, ONE.as_bytes());
+        let _ = bench.step(&mut writer, 0);
+        bench.prepare(&mut writer);
+        let at = log.begin_file();
+        log.append(0, TWO.as_bytes());
+        let request = bench.step(&mut writer, 0).sync.expect("a file ended");
+        bench.disk.set_faults(Faults { sync: 1000, ..Faults::default() });
+        let done = request.run();
+        bench.disk.set_faults(Faults::default());
+        writer.sync_done(done, bench.now);
+        let error = "cannot sync data/d/a.aof.1.incr.aof: Input/output error";
+        assert_eq!(writer.status().error(), Some(error));
+        log.append(0, ONE.as_bytes());
+        let progress = bench.step(&mut writer, 0);
+        assert_eq!((writer.status().error(), progress.written_to), (None, log.end()));
+        assert_eq!(bench.text("d/a.aof.2.incr.aof"), "(missing)");
+        writer.close(bench.now).expect("a good disk");
+        bench.disk.restart();
+        let (told, recovered) = bench.read(false).expect("files");
+        assert_eq!((told.as_str(), recovered.summary.end_offset), ("|||01021", Some(log.end())));
+        put_base(&bench, ONE.as_bytes());
+        let refused = bench.install(&mut writer, BaseFormat::Aof, at).expect_err("its file is gone");
+        let reason = "data/d/a.aof.1.incr.aof could not be synced";
+        assert_eq!(refused.to_string(), format!("a base for offset {at} cannot be installed: {reason}"));
+    }
+}
+
+#[test]
+fn a_file_that_was_made_before_counts_only_after_all_of_the_one_before() {
+    let manifest: &[u8] = b"file b seq 1 type b\nfile i1 seq 1 type i startoffset 0 halcyon-bytes 0\n\
+                            file i2 seq 2 type i halcyon-bytes 0\n";
+    // What is written together, after so many safe bytes of its file.
+    let batch = |synced: usize, lines: &str| {
+        let start = format!("{}:{synced}:", lines.len());
+        let crc = rdb::crc64::update(rdb::crc64::update(0, start.as_bytes()), lines.as_bytes());
+        format!("#SUM:{}:{synced}:{crc:016x}\r\n{lines}", lines.len()).into_bytes()
+    };
+    let one = batch(0, ONE);
+    let both = [one.clone(), batch(0, TWO)].concat();
+    let torn = &both[..both.len() - 4];
+    let lost = [one.clone(), vec![0; batch(0, TWO).len()]].concat();
+    let at = ONE.len();
+    let next = |at: usize| batch(0, &format!("#AT:{at}\r\n{TWO}"));
+    let next_synced = [next(2 * at), batch(next(2 * at).len(), ONE)].concat();
+    let foreign = TWO.as_bytes().to_vec();
+    let hole = "data/d/i2: the end of the file before it is missing (at byte 0, after 0 commands)";
+    let short = "data/d/i1: the file ends within a command";
+    let cases: [(&str, &[u8], Vec<u8>, Outcome<'_>); 10] = [
+        ("nothing is lost", &both, next(2 * at), Ok(("||12|2", 0))),
+        ("it has not begun", &both, Vec::new(), Ok(("||12|", 0))),
+        ("it has not begun, and the end is lost", torn, Vec::new(), Ok(("||1|", at - 4))),
+        ("the end is torn", torn, next(2 * at), Ok(("||1|", at - 4))),
+        ("pages are lost", &lost, next(2 * at), Ok(("||1|", batch(0, TWO).len()))),
+        ("the end is missing", &one, next(2 * at), Ok(("||1|", next(2 * at).len()))),
+        (
+            "its own end is torn",
+            &both,
+            next(2 * at)[..next(2 * at).len() - TWO.len() - 4].to_vec(),
+            Ok(("||12|", 4)),
+        ),
+        ("what was safe is missing", &one, next_synced.clone(), Err(hole)),
+        ("what was safe is torn", torn, next_synced, Err(short)),
+        ("another server went on", torn, foreign, Err(short)),
+    ];
+    for (case, first, second, expected) in cases {
+        let files = [("d/a.aof.manifest", manifest), ("d/b", EMPTY_RDB), ("d/i1", first), ("d/i2", &second)];
+        let bench = Bench::new(&files);
+        match expected {
+            Ok((told, cut_bytes)) => {
+                if cut_bytes > 0 {
+                    assert!(bench.error(false).contains("Set aof-load-truncated to yes"), "{case}");
+                }
+                let (read, recovered) = bench.read(true).expect(case);
+                assert_eq!(read, told, "{case}");
+                let Summary { truncated, is_exact, end_offset, .. } = recovered.summary.clone();
+                assert_eq!(truncated.map_or(0, |cut| cut.bytes), cut_bytes as u64, "{case}");
+                assert!(is_exact && end_offset.is_some(), "{case}");
+                let (log, mut writer) = bench.open(recovered, OPTIONS);
+                log.append(0, ONE.as_bytes());
+                assert_eq!(writer.step(bench.now).synced_to, log.end(), "{case}");
+                bench.disk.restart();
+                assert_eq!(bench.read(false).expect(case).0, format!("{told}01"), "{case}");
+            }
+            Err(reason) => {
+                let error = bench.error(true);
+                assert!(error.contains(reason), "{case}: {error}");
+                assert_eq!(bench.text("d/i2").as_bytes(), &second[..], "{case}: unchanged");
+            }
+        }
+    }
+}
+
+#[test]
 fn timestamps_and_checksums_stand_between_records() {
     let mut bench = Bench::new(&[]);
     let (log, mut writer) = bench.begun(WriterOptions { timestamps: true, checksums: true, ..OPTIONS });
@@ -369,7 +552,7 @@ fn a_rewrite_replaces_the_files_before_it() {
     assert_eq!(bench.read(false).expect("files").0, "||01|02|02");
     assert_eq!(writer.sizes().base_bytes, EMPTY_RDB.len() as u64);
     put_base(&bench, ONE.as_bytes());
-    writer.install_base(BaseFormat::Aof, at, bench.now).expect("a good disk");
+    bench.install(&mut writer, BaseFormat::Aof, at).expect("a good disk");
     let manifest = bench.text("d/a.aof.manifest");
     assert!(manifest.starts_with("file a.aof.2.base.aof seq 2 type b\n"), "{manifest}");
     assert_eq!(manifest.matches("type h").count(), 2, "kept for replicas: {manifest}");
@@ -381,7 +564,7 @@ fn a_rewrite_replaces_the_files_before_it() {
     let stream = reader.read(usize::MAX).expect("a good disk").expect("bytes");
     assert_eq!(String::from_utf8_lossy(&stream), [SELECT, TWO, SELECT, TWO].concat());
     assert_eq!(reader.read(1), Ok(None));
-    let early = writer.install_base(BaseFormat::Rdb, at + 1, bench.now).expect_err("no file begins there");
+    let early = bench.install(&mut writer, BaseFormat::Rdb, at + 1).expect_err("no file begins there");
     let reason = format!("a base for offset {} cannot be installed: no file begins there", at + 1);
     assert_eq!(early.to_string(), reason);
 }
@@ -401,7 +584,7 @@ fn files_that_are_begun_anew_count_once_they_have_a_base() {
     assert_eq!(bench.step(&mut writer, 0).synced_to, at, "nothing counts yet");
     assert_eq!(bench.read(false).expect("the old files").0, "||01");
     put_base(&bench, [ONE, TWO].concat().as_bytes());
-    writer.install_base(BaseFormat::Aof, at, bench.now).expect("a good disk");
+    bench.install(&mut writer, BaseFormat::Aof, at).expect("a good disk");
     assert_eq!(writer.watermarks().synced_to(), log.end());
     bench.disk.restart();
     assert_eq!(bench.read(false).expect("the new files").0, "|12|01");

@@ -3,10 +3,13 @@
 //! ```text
 //!   append -> log -> journal: step -> files
 //!                        |   ^
-//!            sync wanted |   | synced          others: begin, end, rewrite, flush -> tasks
+//!    sync, change wanted |   | done            others: begin, end, rewrite, flush -> tasks
 //!                        v   |
 //!                    journal-sync
 //! ```
+//!
+//! Files are made, listed and replaced by journal-sync, too, or by whoever rewrites them: each of that takes several syncs,
+//! and what is acknowledged meanwhile should be written at once.
 //!
 //! The thread sleeps on the log while there is nothing to write. Unless every write is to be synced, it rests a moment
 //! after each round: so it is not woken for every command, and writes many together.
@@ -24,7 +27,7 @@ use engine::persistence::files::{FilesFace, FilesState};
 use engine::persistence::rewriting::Rewritten;
 use engine::propagation::LogReader;
 use journal::JournalError;
-use journal::files::{Names, Policy, SyncDone, SyncRequest, Writer, WriterOptions};
+use journal::files::{Change, ChangeDone, Names, Policy, SyncDone, SyncRequest, Writer, WriterOptions};
 use journal::manifest::BaseFormat;
 use journal::recover::Recovered;
 use journal::storage::{RealStorage, Storage};
@@ -44,18 +47,32 @@ enum Task {
     Adopt(Box<Recovered>, Answer<()>),
     /// Begin new files; those there were are written no more.
     BeginAnew(Answer<()>),
-    /// Say where the base of a rewrite is to be written. Without files, they begin, until the rewrite is over.
-    BeginRewrite(Answer<Rewrite>),
-    /// Make the file that was written there the base for what follows an offset.
-    Install(Rewrite, BaseFormat, u64, Answer<Rewritten>),
+    /// Say where the base of a rewrite is to be written, and what is to be changed before. Without files, they begin,
+    /// until the rewrite is over.
+    BeginRewrite(Answer<(Rewrite, Option<Change>)>),
+    /// Say what has to be changed so that the file that was written there is the base for what follows an offset; nothing
+    /// if the files are gone.
+    Install(Rewrite, BaseFormat, u64, Answer<Option<Change>>),
+    /// The rewrite's base is installed, or is not.
+    Installed(ChangeDone, Answer<()>),
     /// The rewrite came to nothing.
     GiveUp,
     /// Write and sync what there is. And then end, or go on.
     Flush { ends: bool, answer: Answer<()> },
     /// A sync is over.
     Synced(SyncDone),
+    /// A change is over.
+    Changed(ChangeDone),
     /// End the thread.
     End,
+}
+
+/// What is to be done on another thread.
+pub enum Errand {
+    /// A sync.
+    Sync(SyncRequest),
+    /// A change of the directory.
+    Change(Box<Change>),
 }
 
 /// A rewrite that was begun.
@@ -104,14 +121,24 @@ impl Journal {
         self.ask(Task::BeginAnew)
     }
 
-    /// Begins a rewrite.
+    /// Begins a rewrite. The file that will follow its base is made here.
     pub fn begin_rewrite(&self) -> Result<Rewrite, String> {
-        self.ask(Task::BeginRewrite)
+        let (rewrite, change) = self.ask(Task::BeginRewrite)?;
+        if let Some(change) = change {
+            self.send(Task::Changed(change.run()));
+        }
+        Ok(rewrite)
     }
 
     /// Ends a rewrite whose base is written: it is what comes before `at`.
     pub fn install(&self, rewrite: Rewrite, format: BaseFormat, at: u64) -> Result<Rewritten, String> {
-        self.ask(|answer| Task::Install(rewrite, format, at, answer))
+        let names = rewrite.names.clone();
+        let Some(change) = self.ask(|answer| Task::Install(rewrite, format, at, answer))? else {
+            let _ = RealStorage.remove(&names.temporary_base());
+            return Ok(Rewritten::Superseded);
+        };
+        let done = change.run();
+        self.ask(|answer| Task::Installed(done, answer)).map(|()| Rewritten::Done)
     }
 
     /// Says that the rewrite that was begun comes to nothing.
@@ -136,20 +163,23 @@ impl Journal {
         flushed
     }
 
-    /// Syncs files until the other thread is gone.
-    pub fn run_syncs(&self, requests: &Receiver<SyncRequest>) {
-        while let Ok(request) = requests.recv() {
-            self.send(Task::Synced(request.run()));
+    /// Runs errands until the other thread is gone.
+    pub fn run_errands(&self, errands: &Receiver<Errand>) {
+        while let Ok(errand) = errands.recv() {
+            self.send(match errand {
+                Errand::Sync(request) => Task::Synced(request.run()),
+                Errand::Change(change) => Task::Changed(change.run()),
+            });
         }
     }
 
     /// Writes files until the process ends.
-    pub fn run(&self, shared: &Shared, syncs: Sender<SyncRequest>) {
+    pub fn run(&self, shared: &Shared, errands: Sender<Errand>) {
         *self.thread.lock() = Some(thread::current());
         let waker = Waker::from(Arc::new(Unpark(thread::current())));
         let mut writing = Writing {
             shared,
-            syncs,
+            errands,
             writer: None,
             generation: 0,
             is_temporary: false,
@@ -158,7 +188,9 @@ impl Journal {
         };
         loop {
             let mut waits = false;
-            for task in std::mem::take(&mut *self.tasks.lock()) {
+            // Those that have to wait are put back, so the lock is not held.
+            let tasks = std::mem::take(&mut *self.tasks.lock());
+            for task in tasks {
                 if matches!(task, Task::End) {
                     return;
                 }
@@ -223,7 +255,7 @@ enum Rest {
 /// The thread's own state.
 struct Writing<'a> {
     shared: &'a Shared,
-    syncs: Sender<SyncRequest>,
+    errands: Sender<Errand>,
     writer: Option<Writer>,
     /// Which files these are: one more each time that others begin.
     generation: u64,
@@ -242,21 +274,33 @@ impl Writing<'_> {
                 let _ = answer.send(self.adopt(*recovered));
             }
             Task::BeginAnew(answer) => {
+                if self.is_changing() {
+                    return Some(Task::BeginAnew(answer));
+                }
                 let _ = answer.send(self.begin_anew(false));
             }
-            Task::BeginRewrite(answer) => {
-                let begun = if self.writer.is_none() { self.begin_anew(true) } else { Ok(()) };
-                let names = self.writer.as_ref().map(|writer| writer.names().clone());
-                let rewrite = names.map(|names| Rewrite { names, generation: self.generation });
-                let _ = answer.send(begun.map(|()| rewrite.expect("rewrite-files: they were just begun")));
-            }
+            Task::BeginRewrite(answer) => match self.begin_rewrite() {
+                Err(JournalError::SyncInFlight) => return Some(Task::BeginRewrite(answer)),
+                begun => drop(answer.send(begun.map_err(|error| error.to_string()))),
+            },
             Task::Install(rewrite, format, at, answer) => match self.install(&rewrite, format, at) {
                 Err(JournalError::SyncInFlight) => return Some(Task::Install(rewrite, format, at, answer)),
-                installed => {
-                    let _ = answer.send(installed.map_err(|error| error.to_string()));
+                Ok(Some(change)) => drop(answer.send(Ok(Some(change)))),
+                ended => {
+                    let _ = answer.send(ended.map_err(|error| error.to_string()));
                     self.end_temporary();
                 }
             },
+            Task::Installed(done, answer) => {
+                let installed = self.end_change(done);
+                let files = &self.shared.server.persistence.files;
+                if installed.is_ok() && files.state() == FilesState::Begun {
+                    files.set_state(FilesState::On, self.face());
+                }
+                self.publish();
+                let _ = answer.send(installed);
+                self.end_temporary();
+            }
             Task::GiveUp => self.end_temporary(),
             Task::Flush { ends, answer } => match self.flush() {
                 Err(JournalError::SyncInFlight) => return Some(Task::Flush { ends, answer }),
@@ -273,6 +317,8 @@ impl Writing<'_> {
                     writer.sync_done(done, now);
                 }
             }
+            // Whoever needs it to have worked finds out that it has not.
+            Task::Changed(done) => drop(self.end_change(done)),
             Task::End => unreachable!("journal-end: dealt with before"),
         }
         None
@@ -313,18 +359,36 @@ impl Writing<'_> {
         Some(FilesFace { watermarks: writer.watermarks(), backlog: writer.backlog() })
     }
 
-    fn install(&mut self, rewrite: &Rewrite, format: BaseFormat, at: u64) -> Result<Rewritten, JournalError> {
-        let server = &self.shared.server;
-        let Some(writer) = self.writer.as_mut().filter(|_| rewrite.generation == self.generation) else {
-            let _ = RealStorage.remove(&rewrite.names.temporary_base());
-            return Ok(Rewritten::Superseded);
-        };
-        writer.install_base(format, at, server.clock.now())?;
-        if server.persistence.files.state() == FilesState::Begun {
-            server.persistence.files.set_state(FilesState::On, self.face());
+    fn is_changing(&self) -> bool {
+        self.writer.as_ref().is_some_and(Writer::is_changing)
+    }
+
+    fn end_change(&mut self, done: ChangeDone) -> Result<(), String> {
+        let now = self.shared.server.clock.now();
+        let writer = self.writer.as_mut().expect("one-change: files are written on while they are changed");
+        writer.change_done(done, now).map_err(|error| error.to_string())
+    }
+
+    fn begin_rewrite(&mut self) -> Result<(Rewrite, Option<Change>), JournalError> {
+        if self.writer.is_none() {
+            self.begin_anew(true).map_err(JournalError::Refused)?;
         }
-        self.publish();
-        Ok(Rewritten::Done)
+        let generation = self.generation;
+        let writer = self.writer.as_mut().expect("rewrite-files: they were just begun");
+        let change = writer.prepare_file()?;
+        Ok((Rewrite { names: writer.names().clone(), generation }, change))
+    }
+
+    /// The change that installs a rewrite's base; nothing if its files are gone.
+    fn install(
+        &mut self,
+        rewrite: &Rewrite,
+        format: BaseFormat,
+        at: u64,
+    ) -> Result<Option<Change>, JournalError> {
+        let now = self.shared.server.clock.now();
+        let writer = self.writer.as_mut().filter(|_| rewrite.generation == self.generation);
+        writer.map(|writer| writer.begin_install(format, at, now)).transpose()
     }
 
     fn flush(&mut self) -> Result<(), JournalError> {
@@ -395,9 +459,11 @@ impl Writing<'_> {
         writer.want_sync(self.shared.server.gates.wanted_to());
         let (before, wanted) = (writer.position(), writer.consumer().log().end());
         let progress = writer.step(now);
-        if let Some(sync) = progress.sync {
-            // It ends after this thread only.
-            let _ = self.syncs.send(sync);
+        let sync = progress.sync.map(Errand::Sync);
+        let change = progress.change.map(|change| Errand::Change(Box::new(change)));
+        for errand in sync.into_iter().chain(change) {
+            // The other thread ends after this one only.
+            let _ = self.errands.send(errand);
         }
         self.publish();
         let Some(writer) = &self.writer else { return Rest::UntilWoken };

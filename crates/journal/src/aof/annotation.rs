@@ -5,6 +5,7 @@ use std::io::IoSlice;
 use rdb::crc64;
 
 const SUM: &str = "#SUM:";
+const AT: &str = "#AT:";
 const CUT: &str = "#CUT:";
 const TIMESTAMP: &str = "#TS:";
 
@@ -23,6 +24,7 @@ pub(crate) struct Sum {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Annotation {
     Sum(Sum),
+    At(u64),
     Cut(u64),
     Timestamp(i64),
     /// Passed over.
@@ -41,6 +43,9 @@ impl Annotation {
             let crc = fields.next().filter(|crc| crc.len() == 16)?;
             let crc = u64::from_str_radix(crc, 16).ok()?;
             return fields.next().is_none().then_some(Annotation::Sum(Sum { bytes, synced, crc }));
+        }
+        if let Some(rest) = text.strip_prefix(AT) {
+            return rest.parse().ok().map(Annotation::At);
         }
         if let Some(rest) = text.strip_prefix(CUT) {
             return rest.parse().ok().map(Annotation::Cut);
@@ -81,6 +86,11 @@ pub fn put_timestamp(out: &mut Vec<u8>, unix_s: i64) {
     out.extend_from_slice(format!("{TIMESTAMP}{unix_s}\r\n").as_bytes());
 }
 
+/// Appends an `#AT` line.
+pub fn put_at(out: &mut Vec<u8>, offset: u64) {
+    out.extend_from_slice(format!("{AT}{offset}\r\n").as_bytes());
+}
+
 /// Appends a `#CUT` line for the `#SUM` line at `position`.
 pub fn put_cut(out: &mut Vec<u8>, position: u64) {
     out.extend_from_slice(format!("{CUT}{position}\r\n").as_bytes());
@@ -102,15 +112,23 @@ mod tests {
         put_cut(&mut line, 12);
         assert_eq!(Annotation::parse(&line), Some(Annotation::Cut(12)));
         line.clear();
+        put_at(&mut line, 30);
+        assert_eq!(Annotation::parse(&line), Some(Annotation::At(30)));
+        line.clear();
         put_timestamp(&mut line, 1_700_000_000);
         assert_eq!(line, b"#TS:1700000000\r\n");
         assert_eq!(Annotation::parse(&line), Some(Annotation::Timestamp(1_700_000_000)));
         for other in ["#", "# remark", "#TS:soon", "#SUMMARY"] {
             assert_eq!(Annotation::parse(other.as_bytes()), Some(Annotation::Other), "{other}");
         }
-        for broken in
-            ["#SUM:1:2:3", "#SUM:1:2", "#SUM:x:2:0123456789abcdef", "#CUT:", "#SUM:1:2:0123456789abcdef:"]
-        {
+        for broken in [
+            "#SUM:1:2:3",
+            "#SUM:1:2",
+            "#SUM:x:2:0123456789abcdef",
+            "#CUT:",
+            "#AT:",
+            "#SUM:1:2:0123456789abcdef:",
+        ] {
             assert_eq!(Annotation::parse(broken.as_bytes()), None, "{broken}");
         }
     }

@@ -78,6 +78,7 @@ pub struct AofReader {
     commands_read: u64,
     stream_bytes: u64,
     timestamp: Option<i64>,
+    starts_at: Option<u64>,
 }
 
 impl AofReader {
@@ -100,6 +101,7 @@ impl AofReader {
             commands_read: 0,
             stream_bytes: 0,
             timestamp: None,
+            starts_at: None,
         }
     }
 
@@ -121,6 +123,16 @@ impl AofReader {
     /// The last time that the file told.
     pub fn timestamp(&self) -> Option<i64> {
         self.timestamp
+    }
+
+    /// The offset that the file says its first command has.
+    pub fn starts_at(&self) -> Option<u64> {
+        self.starts_at
+    }
+
+    /// Whether some line tells that part of the file was safe on the disk once.
+    pub fn was_synced(&self) -> Result<bool, StorageError> {
+        Scan { file: Arc::clone(&self.file), from: 1, size: self.size }.synced_later()
     }
 
     /// Whether there were commands that no checksum covers: another server's.
@@ -275,6 +287,7 @@ impl AofReader {
             None => return Err(self.flaw_at(start, "a line cannot be read")?),
             Some(Annotation::Other) => {}
             Some(Annotation::Timestamp(unix_s)) => self.timestamp = Some(unix_s),
+            Some(Annotation::At(offset)) => self.starts_at = Some(offset),
             Some(Annotation::Cut(_)) => {}
             Some(Annotation::Sum(sum)) => {
                 self.at += len + 1;

@@ -1,9 +1,12 @@
 //! The append-only directory and its manifest.
 
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::backlog::{Backlog, Covered};
+use super::change::{Change, ChangeDone, Work};
+use super::folder::{Folder, NotPersisted};
+use super::sync::Mark;
 use crate::error::JournalError;
 use crate::manifest::{BaseFormat, Entry, Manifest, ManifestError};
 use crate::storage::{Storage, StorageError, StoredFile, append_all, read_all};
@@ -38,7 +41,7 @@ impl Names {
         self.file(&format!("{}.manifest", self.prefix))
     }
 
-    fn temporary_manifest(&self) -> PathBuf {
+    pub(super) fn temporary_manifest(&self) -> PathBuf {
         self.file(&format!("temp-{}.manifest", self.prefix))
     }
 
@@ -54,13 +57,16 @@ impl Names {
 
 /// The directory, as its manifest has it.
 pub struct Directory {
-    pub(super) storage: Arc<dyn Storage>,
-    pub(super) names: Names,
-    pub(super) manifest: Manifest,
+    folder: Folder,
+    manifest: Manifest,
     /// The highest number that an incremental file was given, listed or not.
     seq_used: i64,
     /// Nobody knows which manifest a crash would leave: this one, or the one before.
     is_unsettled: bool,
+    /// The manifest on the disk does not have the offset at which a file ended and the next began.
+    is_stale: bool,
+    /// A [`Change`] is under way.
+    is_changing: bool,
 }
 
 impl Directory {
@@ -120,9 +126,11 @@ impl Directory {
     }
 
     fn move_single_file(&self) -> Result<(), JournalError> {
-        self.storage.rename(&self.names.single_file(), &self.names.file(&self.names.prefix))?;
-        self.storage.sync_directory(&self.names.directory())?;
-        Ok(self.storage.sync_directory(&self.names.data)?)
+        self.folder
+            .storage
+            .rename(&self.folder.names.single_file(), &self.folder.names.file(&self.folder.names.prefix))?;
+        self.folder.storage.sync_directory(&self.folder.names.directory())?;
+        Ok(self.folder.storage.sync_directory(&self.folder.names.data)?)
     }
 
     /// Makes the directory, with `base` (an empty RDB file, say) as its base and an empty incremental file from
@@ -159,8 +167,8 @@ impl Directory {
     }
 
     fn new(storage: &Arc<dyn Storage>, names: &Names, manifest: Manifest) -> Directory {
-        let (storage, names) = (Arc::clone(storage), names.clone());
-        Directory { storage, names, manifest, seq_used: 0, is_unsettled: false }
+        let folder = Folder { storage: Arc::clone(storage), names: names.clone() };
+        Directory { folder, manifest, seq_used: 0, is_unsettled: false, is_stale: false, is_changing: false }
     }
 
     /// What the manifest says.
@@ -170,17 +178,29 @@ impl Directory {
 
     /// How things are called.
     pub fn names(&self) -> &Names {
-        &self.names
+        &self.folder.names
     }
 
     /// The disk.
     pub fn storage(&self) -> &Arc<dyn Storage> {
-        &self.storage
+        &self.folder.storage
     }
 
     /// Where a file of the manifest lies.
     pub fn path(&self, entry: &Entry) -> PathBuf {
-        self.names.file(&entry.name)
+        self.folder.path(entry)
+    }
+
+    pub(super) fn folder(&self) -> &Folder {
+        &self.folder
+    }
+
+    /// The line of the next incremental file. What could not be made once is given another name: nobody knows what is
+    /// there.
+    fn next_incr(&mut self, start_offset: Option<u64>) -> Entry {
+        let entry = self.manifest.next_incr(&self.folder.names.prefix, start_offset, self.seq_used);
+        self.seq_used = entry.seq;
+        entry
     }
 
     /// Makes the next incremental file, empty and with a safe name; it is not listed yet.
@@ -188,30 +208,20 @@ impl Directory {
         &mut self,
         start_offset: u64,
     ) -> Result<(Entry, Arc<dyn StoredFile>), StorageError> {
-        let entry = self.manifest.next_incr(&self.names.prefix, start_offset, self.seq_used);
-        // What could not be made once is given another name: nobody knows what is there.
-        self.seq_used = entry.seq;
-        let file = self.storage.create(&self.names.file(&entry.name))?;
-        // A file of that name may have been left by a crash: nothing of it must come back.
-        file.sync_data()?;
-        self.storage.sync_directory(&self.names.directory())?;
+        let entry = self.next_incr(Some(start_offset));
+        let file = self.folder.create(&entry)?;
         Ok((entry, file))
     }
 
     /// Puts `manifest` in the place of the one that is there.
     pub(super) fn persist(&mut self, manifest: Manifest) -> Result<(), NotPersisted> {
-        let temporary = self.names.temporary_manifest();
-        let write = || {
-            let file = self.storage.create(&temporary)?;
-            append_all(&*file, manifest.format().as_bytes())?;
-            file.sync_data()
-        };
-        write().map_err(NotPersisted::Kept)?;
-        let replaced = self.storage.rename(&temporary, &self.names.manifest());
-        let safe = replaced.and_then(|()| self.storage.sync_directory(&self.names.directory()));
-        self.manifest = manifest;
-        self.is_unsettled = safe.is_err();
-        safe.map_err(NotPersisted::Unsettled)
+        debug_assert!(!self.is_changing, "one-change: two threads would replace the manifest");
+        let result = self.folder.persist(&manifest);
+        if !matches!(result, Err(NotPersisted::Kept(_))) {
+            self.manifest = manifest;
+            (self.is_unsettled, self.is_stale) = (result.is_err(), false);
+        }
+        result
     }
 
     /// Whether [`Directory::settle`] is to be called.
@@ -219,36 +229,94 @@ impl Directory {
         self.is_unsettled
     }
 
-    /// Makes this manifest the one that a crash leaves, if that is not known.
+    /// Makes this manifest the one that a crash leaves, if that is not known, or it is not.
     pub(super) fn settle(&mut self) -> Result<(), JournalError> {
-        if self.is_unsettled {
+        if self.is_unsettled || self.is_stale {
             self.persist(self.manifest.clone()).map_err(NotPersisted::into_error)?;
         }
         Ok(())
     }
 
-    /// Removes a file by its name in the directory; fine if it is not there.
-    pub(super) fn remove(&self, name: &str) -> Result<(), StorageError> {
-        match self.storage.remove(&self.names.file(name)) {
-            Err(error) if error.kind == ErrorKind::NotFound => Ok(()),
-            removed => removed,
+    /// Whether the manifest on the disk does not have the offset at which the current file begins.
+    pub(super) fn is_stale(&self) -> bool {
+        self.is_stale
+    }
+
+    /// Whether a [`Change`] is under way, so that the manifest is not to be touched.
+    pub(super) fn is_changing(&self) -> bool {
+        self.is_changing
+    }
+
+    /// A change that lists what is known by now.
+    pub(super) fn begin_listing(&mut self, backlog: &Arc<Backlog>) -> Change {
+        self.begin_change(Work::List, self.manifest.clone(), backlog, 0)
+    }
+
+    /// A change that makes the next incremental file before it is known where it will begin.
+    pub(super) fn begin_making(&mut self, backlog: &Arc<Backlog>) -> Change {
+        let entry = self.next_incr(None);
+        let mut manifest = self.manifest.clone();
+        manifest.incrs.push(entry.clone());
+        self.begin_change(Work::Make(entry), manifest, backlog, 0)
+    }
+
+    /// A change that makes what a rewrite wrote the base of `manifest`.
+    pub(super) fn begin_installing(
+        &mut self,
+        base: Entry,
+        manifest: Manifest,
+        backlog: &Arc<Backlog>,
+        kept_history_bytes: u64,
+    ) -> Change {
+        self.begin_change(Work::Install(base), manifest, backlog, kept_history_bytes)
+    }
+
+    fn begin_change(
+        &mut self,
+        work: Work,
+        manifest: Manifest,
+        backlog: &Arc<Backlog>,
+        kept_history_bytes: u64,
+    ) -> Change {
+        assert!(!self.is_changing, "one-change: two threads would replace the manifest");
+        self.is_changing = true;
+        let (folder, backlog) = (self.folder.clone(), Arc::clone(backlog));
+        Change { folder, work, manifest, backlog, kept_history_bytes }
+    }
+
+    /// Goes on with what a change has come to.
+    pub(super) fn end_change(&mut self, done: &mut ChangeDone) {
+        self.is_changing = false;
+        if !matches!(done.result, Err(NotPersisted::Kept(_))) {
+            self.manifest = std::mem::take(&mut done.manifest);
+            (self.is_unsettled, self.is_stale) = (done.is_unsettled, false);
         }
     }
-}
 
-/// Why a manifest is not the one that counts.
-pub(super) enum NotPersisted {
-    /// The old one counts, without doubt.
-    Kept(StorageError),
-    /// The new one may count, or the old one: the directory goes on with the new one, once it is settled.
-    Unsettled(StorageError),
-}
+    /// Says that the file of number `seq` ended at `end`, where the last one begins, which was made before. The disk is
+    /// told later, once all of that file is safe; until then the new file tells itself.
+    pub(super) fn note_turn(&mut self, seq: i64, end: Mark) {
+        self.manifest.close_incr(seq, end.offset, end.bytes);
+        let last = self.manifest.incrs.last_mut().expect("a file was made");
+        last.start_offset = Some(end.offset);
+        self.is_stale = true;
+    }
 
-impl NotPersisted {
-    pub(super) fn into_error(self) -> JournalError {
-        match self {
-            NotPersisted::Kept(error) | NotPersisted::Unsettled(error) => JournalError::Storage(error),
+    /// Notes what a start has found out about files that were made before it was known where they begin.
+    pub(super) fn note_found(&mut self, covered: &[Covered]) {
+        for at in 1..self.manifest.incrs.len() {
+            let before = covered.iter().find(|covered| covered.seq == self.manifest.incrs[at - 1].seq);
+            if let Some(before) = before.filter(|_| self.manifest.incrs[at].is_made_ahead()) {
+                self.manifest.close_incr(before.seq, before.end, before.bytes);
+                self.manifest.incrs[at].start_offset = Some(before.end);
+                self.is_stale = true;
+            }
         }
+    }
+
+    /// Removes a file by its name in the directory; fine if it is not there.
+    pub(super) fn remove(&self, name: &str) -> Result<(), StorageError> {
+        self.folder.remove(name)
     }
 }
 

@@ -28,6 +28,8 @@ pub(super) struct Mark {
 
 /// A sync that is due. Run it on any thread and give the result to [`super::Writer::sync_done`].
 pub struct SyncRequest {
+    /// The file before, if it is not safe yet.
+    pub(super) before: Option<Arc<dyn StoredFile>>,
     pub(super) file: Arc<dyn StoredFile>,
     pub(super) seq: i64,
     pub(super) mark: Mark,
@@ -36,7 +38,8 @@ pub struct SyncRequest {
 impl SyncRequest {
     /// Syncs; blocks for as long as the disk takes.
     pub fn run(self) -> SyncDone {
-        let result = self.file.sync_data();
+        let before = self.before.as_ref().map_or(Ok(()), |file| file.sync_data());
+        let result = before.and_then(|()| self.file.sync_data());
         SyncDone { seq: self.seq, mark: self.mark, result }
     }
 }

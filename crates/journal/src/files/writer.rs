@@ -10,6 +10,10 @@
 //! ```
 //!
 //! The log keeps what was not synced (under `no`: not written), so whatever the disk does, it can be written again.
+//!
+//! What syncs more than one file is a [`Change`], which another thread makes while this one writes on. For a rewrite the
+//! next file is made and listed before it is known where it begins ([`Writer::prepare_file`]); there, writing goes over
+//! to it at once, and the file before is *closing* until it is safe.
 
 mod append;
 mod mend;
@@ -21,7 +25,9 @@ use base::clock::Now;
 use base::limits::JOURNAL_RETRY_US;
 
 use super::backlog::{Backlog, Covered};
-use super::directory::{Directory, Names, NotPersisted};
+use super::change::Change;
+use super::directory::{Directory, Names};
+use super::folder::NotPersisted;
 use super::status::{Sizes, Status, Watermarks};
 use super::sync::{Mark, Policy, SyncDone, SyncRequest};
 use crate::error::JournalError;
@@ -30,6 +36,7 @@ use crate::manifest::{Entry, Manifest};
 use crate::recover::{LastFile, Recovered};
 use crate::storage::{Storage, StoredFile};
 use append::Current;
+use rewrite::Spare;
 
 const SECOND_US: u64 = 1_000_000;
 
@@ -57,6 +64,8 @@ pub struct Progress {
     pub synced_to: u64,
     /// Run it on another thread and give the result to [`Writer::sync_done`].
     pub sync: Option<SyncRequest>,
+    /// Run it on another thread and give the result to [`Writer::change_done`].
+    pub change: Option<Change>,
     /// Call again then ([`Now::mono_us`]) even if nothing is appended; None: only when something is.
     pub wake_at_us: Option<u64>,
 }
@@ -67,6 +76,10 @@ pub struct Writer {
     options: WriterOptions,
     consumer: Consumer,
     current: Current,
+    /// The file before it, until that is safe: nothing in the current one counts as safe before.
+    closing: Option<Current>,
+    /// The file that comes next, if it was made already.
+    spare: Option<Spare>,
     /// The incremental files since the log was begun anew, until a base makes sense of them; they are not listed, and
     /// nothing in them counts as safe. None: all files are listed.
     pending: Option<Vec<Entry>>,
@@ -79,6 +92,8 @@ pub struct Writer {
     status: Status,
     /// Something failed; nothing is tried before this time.
     retry_at_us: Option<u64>,
+    /// The manifest could not be brought up to date; that is not tried before this time.
+    listed_again_at_us: u64,
     /// There are bytes in the file after what was written.
     is_torn: bool,
     /// A sync failed: what is not safe has to go to another file.
@@ -106,6 +121,8 @@ impl Writer {
         let Recovered { mut directory, covered, last, .. } = recovered;
         let offset = log.end();
         let fits = last.filter(|last: &LastFile| last.end == offset);
+        directory.note_found(&covered);
+        directory.settle()?;
         let backlog = Backlog::new(Arc::clone(directory.storage()), covered);
         let current = match fits {
             Some(last) => Current::at(last.seq, last.file, Mark { offset, bytes: last.bytes, db: None }),
@@ -165,6 +182,8 @@ impl Writer {
             directory,
             options,
             current,
+            closing: None,
+            spare: None,
             pending: None,
             in_flight: false,
             wanted_to: 0,
@@ -172,6 +191,7 @@ impl Writer {
             rotated: None,
             status: Status::default(),
             retry_at_us: None,
+            listed_again_at_us: 0,
             is_torn: false,
             is_distrusted: false,
             leftovers: Vec::new(),
@@ -185,12 +205,13 @@ impl Writer {
     /// Writes all that the log has, and syncs it or asks for a sync, as the policy says. If the disk fails, that is
     /// latched, shown by [`Writer::status`], and mended by a later step as soon as the disk allows.
     pub fn step(&mut self, now: Now) -> Progress {
-        let mut sync = None;
+        let (mut sync, mut change) = (None, None);
         if self.retry_at_us.is_none_or(|retry_at_us| retry_at_us <= now.mono_us) {
             match self.try_step(now) {
                 Ok(request) => {
                     (self.retry_at_us, self.status.write_error, self.status.sync_error) = (None, None, None);
                     sync = request;
+                    change = self.listing_due(now);
                 }
                 Err(error) => self.latch(&error, now),
             }
@@ -200,6 +221,7 @@ impl Writer {
             written_to: self.watermarks.written_to(),
             synced_to: self.watermarks.synced_to(),
             sync,
+            change,
             wake_at_us: self.wake_at_us(),
         }
     }
@@ -207,8 +229,10 @@ impl Writer {
     fn try_step(&mut self, now: Now) -> Result<Option<SyncRequest>, JournalError> {
         self.mend()?;
         self.write_all(now)?;
-        let is_behind = self.current.synced.offset < self.current.written.offset;
-        let is_wanted = is_behind && self.current.synced.offset < self.wanted_to;
+        let safe_to = self.safe().offset;
+        let is_behind = safe_to < self.current.written.offset || self.closing.is_some();
+        // A file that ended is not to stay unsafe for long, whatever the policy: more is lost with it.
+        let is_wanted = is_behind && (safe_to < self.wanted_to || self.closing.is_some());
         match self.options.policy {
             Policy::Always if is_behind && !self.in_flight => self.sync_now()?,
             Policy::EverySecond if is_behind && now.mono_us >= self.synced_at_us + SECOND_US => {
@@ -227,10 +251,23 @@ impl Writer {
         Ok(None)
     }
 
+    /// The change that has the manifest say where files ended and began, once the disk has those that ended.
+    fn listing_due(&mut self, now: Now) -> Option<Change> {
+        let is_due = self.directory.is_stale() && self.closing.is_none() && !self.directory.is_changing();
+        let is_due = is_due && self.listed_again_at_us <= now.mono_us;
+        is_due.then(|| self.directory.begin_listing(&self.backlog))
+    }
+
     fn begin_sync(&mut self) -> SyncRequest {
         self.in_flight = true;
+        let before = self.closing.as_ref().map(|closing| Arc::clone(&closing.file));
         let Current { seq, ref file, written, .. } = self.current;
-        SyncRequest { file: Arc::clone(file), seq, mark: written }
+        SyncRequest { before, file: Arc::clone(file), seq, mark: written }
+    }
+
+    /// Up to where everything is safe.
+    fn safe(&self) -> Mark {
+        self.closing.as_ref().map_or(self.current.synced, |closing| closing.synced)
     }
 
     /// Somebody waits for this offset to be safe: whatever the policy, a step that has written it asks for a sync.
@@ -242,11 +279,13 @@ impl Writer {
     pub fn sync_done(&mut self, done: SyncDone, now: Now) {
         self.in_flight = false;
         self.retry_at_us = self.retry_at_us.map(|_| now.mono_us);
-        if done.seq != self.current.seq {
+        let is_of_closing = self.closing.as_ref().is_some_and(|closing| closing.seq == done.seq);
+        if done.seq != self.current.seq && !is_of_closing {
             // The file was given up meanwhile, and what it had is elsewhere.
             return;
         }
         match done.result {
+            Ok(()) if is_of_closing => self.note_closing_synced(done.mark),
             Ok(()) => self.note_synced(done.mark),
             Err(error) => {
                 self.is_distrusted = true;
@@ -262,7 +301,8 @@ impl Writer {
         if self.in_flight {
             return Err(JournalError::SyncInFlight);
         }
-        if let Err(error) = self.current.file.sync_data() {
+        let closing = self.closing.as_ref().map_or(Ok(()), |closing| closing.file.sync_data());
+        if let Err(error) = closing.and_then(|()| self.current.file.sync_data()) {
             self.is_distrusted = true;
             return Err(error.into());
         }
@@ -270,12 +310,23 @@ impl Writer {
         Ok(())
     }
 
-    /// Everything up to `mark` is safe.
+    /// Everything up to `mark`, which is in the current file, is safe.
     fn note_synced(&mut self, mark: Mark) {
+        self.closing = None;
         if mark.offset > self.current.synced.offset {
             self.current.synced = mark;
         }
         self.consumer.release(self.current.synced.offset);
+        self.publish();
+    }
+
+    /// Everything up to `mark`, which is in the file before the current one, is safe.
+    fn note_closing_synced(&mut self, mark: Mark) {
+        if let Some(closing) = self.closing.as_mut().filter(|closing| mark.offset > closing.synced.offset) {
+            closing.synced = mark;
+        }
+        self.closing.take_if(|closing| closing.synced.offset == closing.written.offset);
+        self.consumer.release(self.safe().offset);
         self.publish();
     }
 
@@ -286,7 +337,7 @@ impl Writer {
 
     fn publish(&self) {
         if self.counts() {
-            self.watermarks.publish(self.current.written.offset, self.current.synced.offset);
+            self.watermarks.publish(self.current.written.offset, self.safe().offset);
         }
     }
 
@@ -306,22 +357,28 @@ impl Writer {
     }
 
     fn wake_at_us(&self) -> Option<u64> {
-        let is_behind = self.current.synced.offset < self.current.written.offset;
+        let is_behind = self.safe().offset < self.current.written.offset;
         let due = is_behind && !self.in_flight && self.options.policy == Policy::EverySecond;
         self.retry_at_us.or(due.then_some(self.synced_at_us + SECOND_US))
     }
 
-    /// Writes and syncs everything: before the server ends, or files are no longer wanted. Fails if a sync is under way,
-    /// or the disk does.
+    /// Writes and syncs everything: before the server ends, or files are no longer wanted. Fails if a sync or a change is
+    /// under way, or the disk does.
     pub fn close(&mut self, now: Now) -> Result<(), JournalError> {
-        if self.in_flight {
+        if self.in_flight || self.is_changing() {
             return Err(JournalError::SyncInFlight);
         }
-        let closed = self.mend().and_then(|()| self.write_all(now)).and_then(|()| self.sync_now());
+        let written = self.mend().and_then(|()| self.write_all(now));
+        let closed = written.and_then(|()| self.sync_now()).and_then(|()| self.directory.settle());
         if let Err(error) = &closed {
             self.latch(error, now);
         }
         closed
+    }
+
+    /// Whether a change is under way: these files are to be written on until it is over.
+    pub fn is_changing(&self) -> bool {
+        self.directory.is_changing()
     }
 
     /// Whether it is well, and if not, why.
@@ -384,7 +441,12 @@ impl Writer {
     }
 
     fn current_name(&self) -> String {
-        let name = self.current.file.path().file_name();
-        name.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+        name_of(&*self.current.file)
     }
+}
+
+/// A file's name in the directory.
+fn name_of(file: &dyn StoredFile) -> String {
+    let name = file.path().file_name();
+    name.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use base::clock::Now;
 use fastrand::Rng;
 use journal::JournalError;
-use journal::files::{Directory, Names, Policy, SyncRequest, Writer, WriterOptions};
+use journal::files::{Change, Directory, Names, Policy, SyncRequest, Writer, WriterOptions};
 use journal::log::{Log, LogLimits, write_select};
 use journal::manifest::BaseFormat;
 use journal::recover::{Item, Recovered, Recovery};
@@ -22,6 +22,8 @@ pub struct Totals {
     pub latched: u64,
     pub recovered_without_restart: u64,
     pub rewrites: u64,
+    /// Files that were begun while the one before was not safe.
+    pub turns: u64,
     pub truncated_tails: u64,
     pub backlog_reads: u64,
 }
@@ -35,6 +37,7 @@ impl Totals {
         self.latched += other.latched;
         self.recovered_without_restart += other.recovered_without_restart;
         self.rewrites += other.rewrites;
+        self.turns += other.turns;
         self.truncated_tails += other.truncated_tails;
         self.backlog_reads += other.backlog_reads;
     }
@@ -48,6 +51,7 @@ impl Totals {
             self.latched,
             self.recovered_without_restart,
             self.rewrites,
+            self.turns,
             self.truncated_tails,
             self.backlog_reads,
         ];
@@ -88,6 +92,8 @@ struct Server {
     log: Arc<Log>,
     writer: Writer,
     request: Option<SyncRequest>,
+    /// A change that is to be made, and whether it is a rewrite's.
+    change: Option<(Change, bool)>,
     /// A rewrite under way: its offset and how many records its base will have.
     rewrite: Option<(u64, usize)>,
     was_latched: bool,
@@ -194,7 +200,7 @@ impl Simulation {
         let limits = LogLimits { segment_bytes: 4096, ring_bytes: 1 << 20, backlog_bytes: 3_000 };
         let log = Arc::new(Log::new(limits, end));
         let writer = Writer::open(recovered, &log, self.options, self.now)?;
-        Ok(Server { log, writer, request: None, rewrite: None, was_latched: false })
+        Ok(Server { log, writer, request: None, change: None, rewrite: None, was_latched: false })
     }
 
     /// Reads the files and compares them with the model.
@@ -243,10 +249,9 @@ impl Simulation {
         match self.random.u32(0..20) {
             0..8 => self.append(server),
             8..14 => self.step(server),
-            14..16 => self.run_sync(server),
-            16 if server.rewrite.is_none() => {
-                server.rewrite = Some((server.log.begin_file(), self.history.len()));
-            }
+            14 => self.run_sync(server),
+            15 => self.run_change(server),
+            16 if server.rewrite.is_none() => self.begin_rewrite(server),
             17 => self.rewrite(server),
             18 => self.read_backlog(server),
             19 => match self.random.u32(0..6) {
@@ -293,12 +298,17 @@ impl Simulation {
         if progress.sync.is_some() {
             server.request = progress.sync;
         }
+        if let Some(change) = progress.change {
+            assert!(server.change.is_none(), "one change at a time");
+            server.change = Some((change, false));
+        }
         assert!(progress.synced_to <= progress.written_to && progress.written_to <= server.log.end());
         self.note_synced(server);
         let is_latched = server.writer.status().error().is_some();
         self.totals.latched += u64::from(is_latched && !server.was_latched);
         server.was_latched = is_latched;
-        if !is_latched && self.options.policy == Policy::Always && !self.disk.has_crashed() {
+        let is_well = !is_latched && !self.disk.has_crashed() && server.change.is_none();
+        if is_well && self.options.policy == Policy::Always {
             assert_eq!(progress.synced_to, server.log.end(), "a step that is well syncs all");
         }
     }
@@ -315,13 +325,49 @@ impl Simulation {
         }
     }
 
+    /// Begins a rewrite, mostly as a server does: with the next file made before.
+    fn begin_rewrite(&mut self, server: &mut Server) {
+        if self.random.u32(0..4) > 0 && server.change.is_none() {
+            if let Ok(Some(change)) = server.writer.prepare_file() {
+                server.change = Some((change, false));
+            }
+            if self.random.u32(0..8) > 0 {
+                self.run_change(server);
+            }
+        }
+        let at = server.log.begin_file();
+        server.rewrite = Some((at, self.history.len()));
+        let files = server.writer.manifest().incrs.len();
+        self.append(server);
+        self.step(server);
+        let incrs = &server.writer.manifest().incrs;
+        let has_begun = incrs.last().is_some_and(|last| last.start_offset == Some(at));
+        let is_ahead = has_begun && incrs.len() == files && server.writer.watermarks().synced_to() < at;
+        self.totals.turns += u64::from(is_ahead);
+    }
+
+    fn run_change(&mut self, server: &mut Server) {
+        let Some((change, is_of_rewrite)) = server.change.take() else { return };
+        let done = change.run();
+        // Others go on meanwhile.
+        if self.random.bool() {
+            self.append(server);
+        }
+        let result = server.writer.change_done(done, self.now);
+        if is_of_rewrite {
+            server.rewrite = None;
+            self.totals.rewrites += u64::from(result.is_ok());
+        }
+        self.note_synced(server);
+    }
+
     fn note_synced(&mut self, server: &Server) {
         self.synced_to = self.synced_to.max(server.writer.watermarks().synced_to());
     }
 
     /// Finishes the rewrite: its base has all records before it.
     fn rewrite(&mut self, server: &mut Server) {
-        let Some((at, records)) = server.rewrite else { return };
+        let Some((at, records)) = server.rewrite.filter(|_| server.change.is_none()) else { return };
         let path = server.writer.names().temporary_base();
         let mut base = Vec::new();
         for appended in &self.history[..records] {
@@ -336,12 +382,12 @@ impl Simulation {
         if write().is_err() {
             return;
         }
-        match server.writer.install_base(BaseFormat::Aof, at, self.now) {
-            Ok(()) => self.totals.rewrites += 1,
-            Err(JournalError::SyncInFlight) => return,
-            Err(_) => {}
+        match server.writer.begin_install(BaseFormat::Aof, at, self.now) {
+            // It is over when that is made.
+            Ok(change) => server.change = Some((change, true)),
+            Err(JournalError::SyncInFlight) => {}
+            Err(_) => server.rewrite = None,
         }
-        server.rewrite = None;
         self.note_synced(server);
     }
 
@@ -388,10 +434,11 @@ impl Simulation {
         self.disk.set_faults(Faults::default());
         self.disk.set_capacity(u64::MAX);
         self.disk.crash_after(u64::MAX / 2);
-        for _ in 0..6 {
+        for _ in 0..8 {
             self.now.mono_us += 1_100_000;
             self.step(server);
             self.run_sync(server);
+            self.run_change(server);
         }
         let status = server.writer.status();
         assert_eq!(status.error(), None);

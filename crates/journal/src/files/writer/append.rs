@@ -7,7 +7,7 @@ use base::clock::Now;
 use base::limits::JOURNAL_BATCH_BYTES;
 
 use super::Writer;
-use crate::aof::{put_timestamp, sum_of};
+use crate::aof::{put_at, put_timestamp, sum_of};
 use crate::error::JournalError;
 use crate::files::sync::{Mark, Policy};
 use crate::storage::{StorageError, StoredFile};
@@ -59,7 +59,7 @@ impl Writer {
             let begins_file = self.consumer.read(from, JOURNAL_BATCH_BYTES, &mut self.parts)?;
             if begins_file && self.rotated.as_ref().is_none_or(|rotated| rotated.0 != from) {
                 match self.rotate(from) {
-                    // Nothing is written beyond until the sync is over and the file can be closed.
+                    // Nothing is written beyond until the other thread is done and the next file can be had.
                     Err(JournalError::SyncInFlight) => return Ok(()),
                     rotated => rotated?,
                 }
@@ -77,7 +77,10 @@ impl Writer {
 
     /// Writes the parts that were read.
     fn write_parts(&mut self, now: Now) -> Result<(), JournalError> {
-        let lines = self.timestamp(now);
+        let mut lines = self.timestamp(now);
+        if self.current.written.bytes == 0 && self.directory.is_stale() {
+            put_at(&mut lines, self.current.written.offset);
+        }
         let pieces: Vec<&[u8]> = self.parts.iter().map(|part| &**part).collect();
         let written = self.current.append(&lines, &pieces, self.options.checksums);
         let last = self.parts.last().expect("there are parts");
@@ -108,7 +111,9 @@ impl Writer {
             }
         });
         if self.options.policy == Policy::No {
-            self.consumer.release(mark.offset);
+            // What follows a file that is not safe would have to be written again.
+            self.consumer
+                .release(self.closing.as_ref().map_or(mark.offset, |closing| closing.written.offset));
         }
         self.publish();
     }

@@ -11,15 +11,15 @@ use std::sync::Arc;
 
 use base::limits::JOURNAL_BATCH_BYTES;
 
-use super::Writer;
 use super::append::Current;
+use super::{Writer, name_of};
 use crate::aof::{AofReader, Record};
 use crate::error::JournalError;
 use crate::files::backlog::Covered;
-use crate::files::directory::NotPersisted;
+use crate::files::folder::NotPersisted;
 use crate::files::sync::Mark;
 use crate::log::write_select;
-use crate::manifest::Entry;
+use crate::manifest::{Entry, close_incr};
 
 impl Writer {
     /// Brings the files to where they can be written to, if they are not there.
@@ -52,12 +52,12 @@ impl Writer {
         Ok(())
     }
 
-    /// Goes on in a new file from what is safe.
+    /// Goes on in a new file from what is safe. If that lies in the file before the current one, both are replaced.
     fn replace_file(&mut self) -> Result<(), JournalError> {
-        if self.in_flight {
+        if self.in_flight || self.is_changing() {
             return Err(JournalError::SyncInFlight);
         }
-        let safe = self.current.synced;
+        let safe = self.safe();
         let (mut entry, file) = self.directory.create_incr(safe.offset)?;
         let mut fresh = Current::at(entry.seq, file, Mark { bytes: 0, ..safe });
         let copied = self.copy_unsafe(&mut fresh, &mut entry);
@@ -84,7 +84,10 @@ impl Writer {
                 let from = fresh.written.offset;
                 self.parts.clear();
                 let begins_file = self.consumer.read(from, JOURNAL_BATCH_BYTES, &mut self.parts)?;
-                let Some(last) = self.parts.last().filter(|_| !begins_file || from == start.offset) else {
+                // Where the current file began, the new one goes on.
+                let is_begun =
+                    from == start.offset || self.rotated.as_ref().is_some_and(|begun| begun.0 == from);
+                let Some(last) = self.parts.last().filter(|_| !begins_file || is_begun) else {
                     break;
                 };
                 let (offset, db) = (last.end(), last.db_after());
@@ -109,7 +112,7 @@ impl Writer {
     /// Copies what the log has let go of, as it does under `no`: the old file still reads as it was written, or not, which
     /// its checksums tell.
     fn copy_from_file(&self, fresh: &mut Current) -> Result<(), JournalError> {
-        let Current { file, written, synced, .. } = &self.current;
+        let Current { file, written, synced, .. } = self.closing.as_ref().unwrap_or(&self.current);
         let mut reader = AofReader::new(Arc::clone(file), synced.bytes, written.bytes, true);
         let mut batch = Vec::new();
         loop {
@@ -135,7 +138,7 @@ impl Writer {
     }
 
     fn cannot_copy(&self, reason: &str) -> JournalError {
-        let path = self.current.file.path().display();
+        let path = self.closing.as_ref().unwrap_or(&self.current).file.path().display();
         let advice = "Mend the disk, save a copy of the data elsewhere, and restart the server";
         JournalError::Refused(format!(
             "{path} could not be synced, and what it has cannot be relied on: {reason}. {advice}"
@@ -152,13 +155,23 @@ impl Writer {
             let _ = self.directory.remove(&name);
             return Err(error.into());
         }
-        let old = std::mem::replace(&mut self.current, fresh);
+        let mut old = std::mem::replace(&mut self.current, fresh);
+        let mut given_up = self.spare.take().map(|spare| spare.file);
+        if let Some(closing) = self.closing.take() {
+            let reason = format!("{} could not be synced", closing.file.path().display());
+            self.rotated = Some((closing.written.offset, Some(reason)));
+            given_up = Some(std::mem::replace(&mut old, closing).file);
+        }
+        if let (Some(file), Ok(())) = (given_up, &listed) {
+            let _ = self.directory.remove(&name_of(&*file));
+        }
         // Not before the manifest is: until then the old file is what a crash leaves.
         if old.file.truncate(safe.bytes).is_err() {
             self.leftovers.push((old.file, safe.bytes));
         }
         let Current { seq, written, .. } = self.current;
         self.backlog.update(|files| {
+            files.retain(|covered| covered.seq <= old.seq);
             if let Some(covered) = files.last_mut().filter(|covered| covered.seq == old.seq) {
                 covered.marks.retain(|mark| mark.1 <= safe.bytes);
                 (covered.end, covered.bytes) = (safe.offset, safe.bytes);
@@ -174,16 +187,12 @@ impl Writer {
         listed.map_err(NotPersisted::into_error)
     }
 
-    /// Closes the current file's line at `end` and adds `entry`.
+    /// Closes the line of the file that ends at `end` and adds `entry`. What was to follow that file is listed no more.
     pub(super) fn list(&mut self, entry: Entry, end: Mark) -> Result<(), NotPersisted> {
-        let seq = self.current.seq;
+        let seq = self.closing.as_ref().unwrap_or(&self.current).seq;
         let change = |incrs: &mut Vec<Entry>| {
-            if let Some(closed) = incrs.iter_mut().find(|listed| listed.seq == seq) {
-                (closed.end_offset, closed.exact_bytes) = (Some(end.offset), Some(end.bytes));
-                if end.bytes == 0 {
-                    (closed.start_offset, closed.prefix_bytes) = (Some(end.offset), 0);
-                }
-            }
+            incrs.retain(|listed| listed.seq <= seq);
+            close_incr(incrs, seq, end.offset, end.bytes);
             incrs.push(entry);
         };
         if let Some(pending) = &mut self.pending {

@@ -1,22 +1,76 @@
 //! Rewriting: a new file begins, a snapshot of what was there becomes the base, the old files go.
+//!
+//! ```text
+//!   prepare_file --Change--> spare, listed                         closing is safe --Change--> listed with offsets
+//!                              |                                         ^
+//!   the log says where: turn --+--> current; the one before: closing ----+--> begin_install --Change--> base
+//! ```
 
 use std::sync::Arc;
 
 use base::clock::Now;
+use base::limits::JOURNAL_RETRY_US;
 
 use super::Writer;
 use super::append::Current;
 use crate::error::JournalError;
 use crate::files::backlog::Covered;
-use crate::files::directory::NotPersisted;
+use crate::files::change::{Change, ChangeDone, Work};
+use crate::files::folder::NotPersisted;
+use crate::files::history::trim_history;
 use crate::files::sync::Mark;
-use crate::manifest::{BaseFormat, Entry, Kind};
+use crate::manifest::BaseFormat;
+use crate::storage::StoredFile;
+
+/// A file that was made and listed before it is known where it begins.
+pub(super) struct Spare {
+    pub(super) seq: i64,
+    pub(super) file: Arc<dyn StoredFile>,
+}
 
 impl Writer {
+    /// Has the next file made, so that nothing is held up where it begins: to be called before
+    /// [`crate::log::Log::begin_file`]. None: there is nothing to do. Without this, a file is made where it begins.
+    ///
+    /// # Errors
+    /// [`JournalError::SyncInFlight`]: the file before is not safe yet, try again.
+    pub fn prepare_file(&mut self) -> Result<Option<Change>, JournalError> {
+        if self.spare.is_some() || self.pending.is_some() || self.directory.is_unsettled() {
+            return Ok(None);
+        }
+        if self.closing.is_some() || self.is_changing() {
+            return Err(JournalError::SyncInFlight);
+        }
+        Ok(Some(self.directory.begin_making(&self.backlog)))
+    }
+
     /// Begins a new file at `at`, up to which the current one is written. If there is none to be had, the current one
     /// goes on, and the rewrite that asked for it is told so in the end.
     pub(super) fn rotate(&mut self, at: u64) -> Result<(), JournalError> {
         debug_assert_eq!(self.current.written.offset, at, "whole-records: a file ends where the next begins");
+        if self.is_changing() {
+            return Err(JournalError::SyncInFlight);
+        }
+        if self.closing.is_some() {
+            self.sync_now()?;
+        }
+        match self.spare.take() {
+            Some(spare) => self.turn_to(spare, at),
+            None => self.make_file(at)?,
+        }
+        Ok(())
+    }
+
+    /// Goes on in a file that was made before. The one that ends is made safe by the next sync.
+    fn turn_to(&mut self, spare: Spare, at: u64) {
+        let end = self.current.written;
+        self.directory.note_turn(self.current.seq, end);
+        let old = self.begin(spare.seq, spare.file, at);
+        self.closing = (old.synced.offset < end.offset).then_some(old);
+    }
+
+    /// Makes the next file here and now.
+    fn make_file(&mut self, at: u64) -> Result<(), JournalError> {
         // A file that follows would make its loss a hole.
         self.sync_now()?;
         let (entry, file) = match self.directory.create_incr(at) {
@@ -26,29 +80,39 @@ impl Writer {
                 return Ok(());
             }
         };
-        let (seq, name, path) = (entry.seq, entry.name.clone(), self.directory.path(&entry));
-        let end = self.current.written;
-        let listed = self.list(entry, end);
+        let (seq, name) = (entry.seq, entry.name.clone());
+        let listed = self.list(entry, self.current.written);
         if let Err(NotPersisted::Kept(error)) = listed {
             let _ = self.directory.remove(&name);
             self.rotated = Some((at, Some(error.to_string())));
             return Ok(());
         }
-        self.closed_bytes += end.bytes;
-        self.current = Current::at(seq, file, Mark { offset: at, bytes: 0, db: None });
-        self.backlog.update(|files| files.push(Covered::new(seq, path, at, at)));
-        (self.rotated, self.timestamp_s) = (Some((at, None)), 0);
+        self.begin(seq, file, at);
         listed.map_err(NotPersisted::into_error)
     }
 
-    /// Makes [`super::Names::temporary_base`], written and synced, the base for what follows `at`, where
+    /// Makes `file` the current one, from `at` on. The one before.
+    fn begin(&mut self, seq: i64, file: Arc<dyn StoredFile>, at: u64) -> Current {
+        self.closed_bytes += self.current.written.bytes;
+        let covered = Covered::new(seq, file.path().to_owned(), at, at);
+        self.backlog.update(|files| files.push(covered));
+        (self.rotated, self.timestamp_s) = (Some((at, None)), 0);
+        std::mem::replace(&mut self.current, Current::at(seq, file, Mark { offset: at, bytes: 0, db: None }))
+    }
+
+    /// The change that makes [`super::Names::temporary_base`], written and synced, the base for what follows `at`, where
     /// [`crate::log::Log::begin_file`] had a file begin. The files before it are removed.
     ///
     /// # Errors
-    /// The files stay as they are. [`JournalError::SyncInFlight`]: the new file has not begun yet, try again.
-    pub fn install_base(&mut self, format: BaseFormat, at: u64, now: Now) -> Result<(), JournalError> {
+    /// The files stay as they are. [`JournalError::SyncInFlight`]: the new file has not begun yet, or the one before is
+    /// not safe, try again.
+    pub fn begin_install(&mut self, format: BaseFormat, at: u64, now: Now) -> Result<Change, JournalError> {
         self.reach(at, now)?;
-        let incrs = self.pending.as_ref().unwrap_or(&self.directory.manifest().incrs);
+        if self.closing.is_some() || self.is_changing() {
+            return Err(JournalError::SyncInFlight);
+        }
+        let listed = self.directory.manifest();
+        let incrs = self.pending.as_ref().unwrap_or(&listed.incrs);
         let first = incrs.iter().find(|entry| entry.start_offset == Some(at) && entry.is_exact());
         let Some(first) = first.map(|entry| entry.seq) else {
             let reason =
@@ -58,39 +122,48 @@ impl Writer {
                 "a base for offset {at} cannot be installed: {reason}"
             )));
         };
-        let names = self.directory.names();
-        let base = self.directory.manifest().next_base(&names.prefix, format);
-        let (name, path) = (base.name.clone(), self.directory.path(&base));
-        let storage = Arc::clone(self.directory.storage());
-        storage.rename(&names.temporary_base(), &path)?;
-        let mut manifest = self.directory.manifest().clone();
+        let base = listed.next_base(&self.directory.names().prefix, format);
+        let mut manifest = listed.clone();
         if let Some(pending) = &self.pending {
-            manifest.install_base(base, i64::MAX);
+            manifest.install_base(base.clone(), i64::MAX);
             manifest.incrs.extend(pending.iter().filter(|entry| entry.seq >= first).cloned());
         } else {
-            manifest.install_base(base, first);
+            manifest.install_base(base.clone(), first);
         }
-        // The base's name has to be safe before it is listed.
-        let safe = storage.sync_directory(&names.directory()).map_err(NotPersisted::Kept);
-        match safe.and_then(|()| self.directory.persist(manifest)) {
-            Ok(()) => {}
-            Err(NotPersisted::Kept(error)) => {
-                let _ = self.directory.remove(&name);
-                return Err(error.into());
+        let kept_history_bytes = self.options.kept_history_bytes;
+        Ok(self.directory.begin_installing(base, manifest, &self.backlog, kept_history_bytes))
+    }
+
+    /// Takes the result of a change that a step, [`Writer::prepare_file`] or [`Writer::begin_install`] began.
+    ///
+    /// # Errors
+    /// It failed, and why. If the disk leaves open what counts, that is mended by a later step.
+    pub fn change_done(&mut self, mut done: ChangeDone, now: Now) -> Result<(), JournalError> {
+        self.retry_at_us = self.retry_at_us.map(|_| now.mono_us);
+        self.directory.end_change(&mut done);
+        let is_listed = !matches!(done.result, Err(NotPersisted::Kept(_)));
+        match done.work {
+            Work::List => self.listed_again_at_us = now.mono_us + JOURNAL_RETRY_US,
+            Work::Make(entry) => {
+                let made = done.file.filter(|_| is_listed);
+                self.spare = made.map(|file| Spare { seq: entry.seq, file });
             }
-            Err(NotPersisted::Unsettled(error)) => {
-                // It is the base, once the manifest is settled.
+            Work::Install(_) if is_listed => {
                 self.pending = None;
-                self.latch(&error.clone().into(), now);
-                return Err(error.into());
+                self.recount();
+                self.base_bytes = self.sizes().current_bytes;
             }
+            Work::Install(_) => {}
         }
-        self.pending = None;
-        self.remove_history();
-        self.recount();
-        self.base_bytes = self.sizes().current_bytes;
         self.publish();
-        Ok(())
+        done.result.map_err(|failed| {
+            let is_unsettled = matches!(failed, NotPersisted::Unsettled(_));
+            let error = failed.into_error();
+            if is_unsettled {
+                self.latch(&error, now);
+            }
+            error
+        })
     }
 
     /// Writes up to `at` and begins the file there.
@@ -105,46 +178,16 @@ impl Writer {
         if has_begun { Ok(()) } else { Err(JournalError::SyncInFlight) }
     }
 
-    /// Removes the files that are not needed any more, as far as they are not kept for replicas. What cannot be removed
-    /// stays in the manifest for the next time.
+    /// Removes the files that are not needed any more, as far as they are not kept for replicas.
     pub(super) fn remove_history(&mut self) {
-        let history = self.directory.manifest().history.clone();
-        if history.is_empty() || self.directory.is_unsettled() {
+        let manifest = self.directory.manifest();
+        if manifest.history.is_empty() || self.directory.is_unsettled() {
             return;
         }
-        let first = self.directory.manifest().incrs.first().and_then(|entry| entry.start_offset);
-        let kept = self.kept_history(&history, first);
-        let is_kept = |entry: &Entry| kept.contains(&entry.name);
-        let (stay, go): (Vec<Entry>, Vec<Entry>) = history.into_iter().partition(is_kept);
-        let removed: Vec<&Entry> =
-            go.iter().filter(|entry| self.directory.remove(&entry.name).is_ok()).collect();
-        self.backlog.update(|files| {
-            files.retain(|file| !go.iter().any(|entry| file.path.ends_with(&entry.name)));
-        });
-        if removed.is_empty() {
-            return;
+        let kept_bytes = self.options.kept_history_bytes;
+        if let Some(trimmed) = trim_history(self.directory.folder(), &self.backlog, manifest, kept_bytes) {
+            // If that fails the lines stay, and say of files that are not there that they are not needed.
+            let _ = self.directory.persist(trimmed);
         }
-        let mut manifest = self.directory.manifest().clone();
-        manifest.history = stay;
-        manifest.history.extend(go.iter().filter(|entry| !removed.contains(entry)).cloned());
-        // If that fails the lines stay, and say of files that are not there that they are not needed.
-        let _ = self.directory.persist(manifest);
-    }
-
-    /// The names of the files to be kept: those from which the stream goes on to `first` without a gap.
-    fn kept_history(&self, history: &[Entry], first: Option<u64>) -> Vec<String> {
-        let (mut kept, mut bytes, mut next) = (Vec::new(), 0, first);
-        while let Some(start) = next {
-            let goes_on = |entry: &&Entry| entry.end_offset == Some(start) && entry.is_exact();
-            let fresh = |entry: &&Entry| !kept.contains(&entry.name) && entry.kind == Kind::History;
-            let Some(entry) = history.iter().filter(goes_on).find(fresh) else { break };
-            bytes += entry.closed_bytes().unwrap_or(0);
-            if bytes > self.options.kept_history_bytes {
-                break;
-            }
-            kept.push(entry.name.clone());
-            next = entry.start_offset;
-        }
-        kept
     }
 }
