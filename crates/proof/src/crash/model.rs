@@ -280,21 +280,22 @@ impl Model {
 
     /// Where what was read from a server between these two times is otherwise: the key, what it should hold, what it does.
     pub fn difference(&self, found: &Model, read_ms: [i64; 2]) -> Option<[String; 3]> {
-        let names: BTreeSet<&Vec<u8>> = self.keys.keys().chain(found.keys.keys()).collect();
-        for name in names {
-            let (wanted, held) = (self.keys.get(name), found.keys.get(name));
-            let end_ms = wanted.and_then(|key| key.end_ms);
-            let agrees = match end_ms {
-                Some(end_ms) if end_ms <= read_ms[0] => held.is_none(),
-                Some(end_ms) if end_ms <= read_ms[1] => held.is_none() || held == wanted,
-                _ => held == wanted,
-            };
-            if !agrees {
-                let about = format!("{} (read at {read_ms:?})", words::quote(name));
-                return Some([about, told(wanted), told(held)]);
+        let name = self.differing(found, read_ms).next()?;
+        let about = format!("{} (read at {read_ms:?})", words::quote(name));
+        Some([about, told(self.keys.get(name)), told(found.keys.get(name))])
+    }
+
+    /// The keys that are otherwise.
+    pub fn differing<'a>(&'a self, found: &'a Model, read_ms: [i64; 2]) -> impl Iterator<Item = &'a Vec<u8>> {
+        let only_there = found.keys.keys().filter(|name| !self.keys.contains_key(*name));
+        self.keys.keys().chain(only_there).filter(move |name| {
+            let (wanted, held) = (self.keys.get(*name), found.keys.get(*name));
+            match wanted.and_then(|key| key.end_ms) {
+                Some(end_ms) if end_ms <= read_ms[0] => held.is_some(),
+                Some(end_ms) if end_ms <= read_ms[1] => held.is_some() && held != wanted,
+                _ => held != wanted,
             }
-        }
-        None
+        })
     }
 }
 
@@ -312,7 +313,11 @@ fn told(key: Option<&Key>) -> String {
         Content::Hash(hash) => pairs(hash),
         Content::Set(set) => words::join(&set.iter().cloned().collect::<Vec<_>>()),
         Content::Sorted(sorted) => format!("{sorted:?}"),
-        Content::Stream(stream) => format!("{stream:?}"),
+        Content::Stream(Stream { entries, last, delivered, pending }) => {
+            let entry = |(id, value): (&Id, &Vec<u8>)| format!("{id:?} {}", words::quote(value));
+            let entries = entries.iter().map(entry).collect::<Vec<_>>().join(", ");
+            format!("last {last:?}, delivered {delivered:?}, pending {pending:?}: {entries}")
+        }
     };
     format!("{content}, ends at {end_ms:?}")
 }

@@ -201,23 +201,16 @@ fn check_writer(
         .map_or(0, |last| last + 1);
     let mut model = writer.base.clone();
     writer.steps[..due].iter().for_each(|step| step.apply(&mut model, None));
-    let first = model.difference(&found, read_ms);
-    let mut there = first.is_none().then_some(due);
+    let is_there = |model: &Model| model.differing(&found, read_ms).next().is_none();
+    let mut there = is_there(&model).then_some(due);
     for (at, step) in writer.steps.iter().enumerate().skip(due) {
         if there.is_some() {
             break;
         }
         step.apply(&mut model, Some(&found));
-        there = model.difference(&found, read_ms).is_none().then_some(at + 1);
+        there = is_there(&model).then_some(at + 1);
     }
-    let Some(there) = there else {
-        let [about, expected, held] = first.unwrap_or_default();
-        let (sent, there) = (writer.steps.len(), steps_there(writer, due, &found, read_ms));
-        let there =
-            there.map_or("of no others either".to_owned(), |there| format!("but that of the first {there}"));
-        let about = format!("{about}: no outcome of the first {due} to {sent} steps, {there}. After {due}");
-        return Ok(Err(Wrong::new(about, expected, held)));
-    };
+    let Some(there) = there else { return Ok(Err(not_there(writer, due, &found, read_ms))) };
     let commands = writer.steps[..there].iter().flat_map(|step| &step.commands);
     for command in commands.filter(|command| command[1].starts_with(SHARED)) {
         moved[number(&command[1][SHARED.len()..]) as usize] += number(&command[2]);
@@ -227,14 +220,28 @@ fn check_writer(
     Ok(Ok(answered))
 }
 
-/// How many of the first steps are there, if fewer than so many.
-fn steps_there(writer: &Writer, due: usize, found: &Model, read_ms: [i64; 2]) -> Option<usize> {
-    let mut model = writer.base.clone();
-    (0..due).find(|at| {
-        let agrees = model.difference(found, read_ms).is_none();
-        writer.steps[*at].apply(&mut model, None);
-        agrees
-    })
+/// Says what is wrong where what is there is no outcome of the first `due` steps or more: what comes closest to it.
+fn not_there(writer: &Writer, due: usize, found: &Model, read_ms: [i64; 2]) -> Wrong {
+    let (mut model, mut closest) = (writer.base.clone(), (usize::MAX, 0, None));
+    for at in 0..=writer.steps.len() {
+        let differing = model.differing(found, read_ms).count();
+        if differing < closest.0 {
+            closest = (differing, at, model.difference(found, read_ms));
+        }
+        if let Some(step) = writer.steps.get(at) {
+            step.apply(&mut model, Some(found));
+        }
+    }
+    let (differing, at, difference) = closest;
+    let expected = format!("the outcome of the first {due} to {} steps", writer.steps.len());
+    let closest = format!("that of the first {at} but for {differing} keys");
+    match difference {
+        None => Wrong::new(format!("the keys {}", writer.pattern()), expected, closest),
+        Some([about, wanted, held]) => {
+            let expected = format!("{expected}; closest is {closest}. After these it is {wanted}");
+            Wrong::new(about, expected, held)
+        }
+    }
 }
 
 /// Saves, or has the log rewritten, again and again. Returns when the last SAVE began that succeeded.
