@@ -172,6 +172,31 @@ def save_slower_than_its_writers():
 
 
 @check
+def reloaded():
+    """DEBUG RELOAD saves and loads everything, and nobody who writes meanwhile loses anything"""
+    count = 30_000
+    with directory() as path, Server(*DEBUG, *NO_SAVE_POINTS, directory=path) as server:
+        with server.connect() as client, server.connect() as writer:
+            fill(client)
+            before = digest(client)
+            expect(client.call("DEBUG", "RELOAD"), "OK")
+            expect(digest(client), before)
+            expect(client.call("FCALL", "five", 0), 5)
+            for number in range(5):
+                writer.send(encode("INCR", "counter") * count)
+                expect(client.call("DEBUG", "RELOAD"), "OK")
+                for wanted in range(count):
+                    expect(writer.reply(), number * count + wanted + 1)
+            os.remove(os.path.join(path, "dump.rdb"))
+            refused = client.call("DEBUG", "RELOAD", "NOSAVE", "NOFLUSH", "MERGE")
+            assert isinstance(refused, Error) and "Error trying to load the RDB dump" in refused, refused
+            expect(client.call("GET", "counter"), str(5 * count).encode())
+            # As redis-server: who asked for the data to be dropped first has none left.
+            assert isinstance(client.call("DEBUG", "RELOAD", "NOSAVE"), Error)
+            expect(client.call("DBSIZE"), 0)
+
+
+@check
 def accepted_by_redis_check():
     """redis-check-rdb finds nothing wrong with what SAVE writes"""
     program = shutil.which("redis-check-rdb")

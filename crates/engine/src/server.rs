@@ -7,8 +7,8 @@ use base::clock::{Clock, Now};
 use base::limits::{APPLY_THREADS_MAX, LOG_RING_BYTES, LOG_SEGMENT_BYTES, SCRIPT_THREADS};
 use journal::log::{Log, LogLimits};
 use parking_lot::Mutex;
-use rdb::Piece;
-use store::{Keyspace, Lapse, Placement, Thresholds};
+use rdb::{Cursor, Event as FileEvent, FileDecoder, Piece};
+use store::{Keyspace, Lapse, Locked, Placement, Thresholds};
 
 use crate::acl::Acl;
 use crate::blocking::Waiters;
@@ -18,7 +18,7 @@ use crate::ctx::Event;
 use crate::gates::Gates;
 use crate::letter::Letter;
 use crate::monitor::Monitors;
-use crate::persistence::{Persistence, rewriting::Rewritten, saving::Save};
+use crate::persistence::{Persistence, loading::LoadedKey, rewriting::Rewritten, saving::Save};
 use crate::propagation::LogReaders;
 use crate::pubsub::{self, Channels, EventMask};
 use crate::replication::Replication;
@@ -148,6 +148,16 @@ pub trait Host: Send + Sync {
     /// Writes a snapshot to the file that `dbfilename` names; returns once it is safe. The snapshot is walked wholly even if
     /// that fails. The error says what failed, and why.
     fn save(&self, server: &Server, save: &Save) -> Result<(), String>;
+    /// As [`Host::save`], on this thread, which holds every stripe.
+    fn save_held(&self, server: &Server, save: &Save, held: &mut Locked<'_>) -> Result<(), String> {
+        while save.encoder(server).fill_held(held, &mut Vec::new(), usize::MAX) != Piece::Last {}
+        Err("there is nobody to write a file".to_owned())
+    }
+    /// Loads the file that [`Host::save`] writes, on this thread, which holds every stripe. What is there already is replaced,
+    /// or is an error.
+    fn load_held(&self, _: &Server, _held: &mut Locked<'_>, _replaces: bool) -> Result<(), String> {
+        Err("there is nobody to read a file".to_owned())
+    }
     /// Has another thread call [`Server::finish_save`].
     fn save_in_background(&self);
     /// Whom this server follows has changed, and `term` is its number now: the thread of the link is to look.
@@ -199,6 +209,8 @@ pub struct NoHost {
     pub letters: Arc<Mutex<Vec<(usize, Letter)>>>,
     /// The keys of each snapshot that was saved, as records of a file.
     pub saved: Arc<Mutex<Vec<Vec<u8>>>>,
+    /// What was saved last under held stripes: a whole file.
+    pub file: Arc<Mutex<Vec<u8>>>,
 }
 
 impl Host for NoHost {
@@ -217,6 +229,31 @@ impl Host for NoHost {
         while encoder.fill(&mut bytes, usize::MAX) != Piece::Last {}
         self.saved.lock().push(bytes);
         Ok(())
+    }
+    fn save_held(&self, server: &Server, save: &Save, held: &mut Locked<'_>) -> Result<(), String> {
+        let (mut encoder, mut bytes) = (save.encoder(server), save.head.clone());
+        while encoder.fill_held(held, &mut bytes, usize::MAX) != Piece::Last {}
+        rdb::end(&mut bytes);
+        // No checksum.
+        bytes.extend_from_slice(&[0; 8]);
+        *self.file.lock() = bytes;
+        Ok(())
+    }
+    fn load_held(&self, server: &Server, held: &mut Locked<'_>, replaces: bool) -> Result<(), String> {
+        let file = self.file.lock().clone();
+        let (mut decoder, mut input) = (FileDecoder::new(server.thresholds()), Cursor::new(&file));
+        let mut db = 0;
+        loop {
+            match decoder.read(&mut input).map_err(|error| error.to_string())? {
+                FileEvent::Select(selected) => db = selected as usize,
+                FileEvent::Key(key, value, facts) => {
+                    let mut keys = vec![LoadedKey { db, key, value, facts }];
+                    server.load_keys_held(held, &mut keys, server.clock.now().unix_ms, replaces)?;
+                }
+                FileEvent::End => return Ok(()),
+                _ => {}
+            }
+        }
     }
     fn save_in_background(&self) {}
     fn cpu_seconds(&self) -> CpuSeconds {

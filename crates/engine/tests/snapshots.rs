@@ -1,4 +1,4 @@
-//! Commands while a snapshot is walked.
+//! Commands while a snapshot is walked, and data that is saved and loaded again.
 
 use engine::testing::Harness;
 use store::{SnapshotBatch, Walk};
@@ -47,4 +47,38 @@ fn writers_wait_for_a_walker_that_is_slow_and_nobody_else_does() {
     assert!(!harness.is_held_up("EXEC"));
     harness.check("GET k", "v");
     harness.on(1).check(&format!("SET key:{written} w"), "+OK");
+}
+
+#[test]
+fn a_reload_is_a_restart() {
+    let mut harness = Harness::with_config(&[("enable-debug-command", "yes")]);
+    for command in ["SET a 1", "RPUSH list x y", "SET ends v PX 5000", "HSET hash f v"] {
+        harness.run(command);
+    }
+    let digest = harness.run("DEBUG DIGEST");
+    harness.check("WATCH list", "+OK");
+    for options in ["", " MERGE", " merge NOFLUSH", " nosave", " NOSAVE NOFLUSH MERGE"] {
+        harness.check(&format!("DEBUG RELOAD{options}"), "+OK");
+        assert_eq!(harness.run("DEBUG DIGEST"), digest, "{options}");
+    }
+    harness.check("PTTL ends", ":5000");
+    harness.check("MULTI", "+OK");
+    harness.check("GET a", "+QUEUED");
+    harness.check("EXEC", "(nil array)");
+
+    harness.run("SET b new");
+    harness.run("SET a changed");
+    harness.check("DEBUG RELOAD NOSAVE NOFLUSH MERGE", "+OK");
+    harness.check("MGET a b", "[1 new]");
+    let clash = "-ERR Error trying to load the RDB dump, check server logs.";
+    harness.check("DEBUG RELOAD NOSAVE NOFLUSH", clash);
+    harness.check("DEBUG RELOAD NOSAVE", "+OK");
+    harness.check("MGET a b", "[1 (nil)]");
+    harness.check("MULTI", "+OK");
+    harness.check("SET b 2", "+QUEUED");
+    harness.check("DEBUG RELOAD", "+QUEUED");
+    harness.check("GET b", "+QUEUED");
+    harness.check("EXEC", "[+OK +OK 2]");
+    harness
+        .check("DEBUG RELOAD NOW", "-ERR DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options.");
 }

@@ -14,6 +14,7 @@ use engine::persistence::saving::Save;
 use engine::server::{CpuSeconds, Host, LogLevel, Server};
 use journal::storage::RealStorage;
 use parking_lot::Mutex;
+use store::Locked;
 
 use crate::connection::Connection;
 use crate::listeners::Listeners;
@@ -198,6 +199,16 @@ impl Host for ProcessHost {
     fn save(&self, server: &Server, save: &Save) -> Result<(), String> {
         let name = server.config.string("dbfilename");
         persistence::save::save(server, save, &RealStorage, Path::new(&name))
+    }
+
+    fn save_held(&self, server: &Server, save: &Save, held: &mut Locked<'_>) -> Result<(), String> {
+        let name = server.config.string("dbfilename");
+        persistence::save::save_held(server, save, held, &RealStorage, Path::new(&name))
+    }
+
+    fn load_held(&self, server: &Server, held: &mut Locked<'_>, replaces: bool) -> Result<(), String> {
+        let name = server.config.string("dbfilename");
+        persistence::load::load_held(server, held, &RealStorage, Path::new(&name), replaces)
     }
 
     fn save_in_background(&self) {

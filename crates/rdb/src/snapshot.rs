@@ -1,6 +1,6 @@
 //! A snapshot of the keyspace as records of a file.
 
-use store::{Keyspace, Snapshot, SnapshotBatch, ValueRef, Walk, access};
+use store::{Keyspace, Locked, Snapshot, SnapshotBatch, ValueRef, Walk, access};
 
 use crate::encode::{Compression, ValueEncoder};
 use crate::file::{KeyFacts, RecordEncoder};
@@ -75,6 +75,22 @@ impl<'a> SnapshotEncoder<'a> {
 
     /// Appends records until `out` has about `bytes_max` bytes.
     pub fn fill(&mut self, out: &mut Vec<u8>, bytes_max: usize) -> Piece {
+        self.fill_from(out, bytes_max, |this| this.snapshot.next(this.space, &mut this.walk, &mut this.batch))
+    }
+
+    /// As [`SnapshotEncoder::fill`], for a caller that holds every stripe meanwhile.
+    pub fn fill_held(&mut self, held: &mut Locked<'_>, out: &mut Vec<u8>, bytes_max: usize) -> Piece {
+        self.fill_from(out, bytes_max, |this| {
+            this.snapshot.next_held(this.space, held, &mut this.walk, &mut this.batch)
+        })
+    }
+
+    fn fill_from(
+        &mut self,
+        out: &mut Vec<u8>,
+        bytes_max: usize,
+        mut next: impl FnMut(&mut Self) -> bool,
+    ) -> Piece {
         if self.value.is_none() {
             // Another encoder's piece may come before this one in the file.
             self.db = None;
@@ -85,7 +101,7 @@ impl<'a> SnapshotEncoder<'a> {
                     self.value = None;
                 }
             } else if !self.key(out) {
-                if !self.snapshot.next(self.space, &mut self.walk, &mut self.batch) {
+                if !next(self) {
                     return Piece::Last;
                 }
                 self.at = 0;

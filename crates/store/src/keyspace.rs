@@ -355,10 +355,6 @@ impl Keyspace {
         }
     }
 
-    pub(crate) fn lock_stripe(&self, stripe: usize) -> MutexGuard<'_, StripeState> {
-        self.stripes[stripe].state.lock()
-    }
-
     pub(crate) fn try_lock_stripe(&self, stripe: usize) -> Option<MutexGuard<'_, StripeState>> {
         self.stripes[stripe].state.try_lock()
     }
@@ -519,7 +515,11 @@ impl Keyspace {
     }
 
     /// The stripe's lock, unless the caller holds it already.
-    fn guard(&self, held: Option<&Locked<'_>>, stripe: usize) -> Option<MutexGuard<'_, StripeState>> {
+    pub(crate) fn guard(
+        &self,
+        held: Option<&Locked<'_>>,
+        stripe: usize,
+    ) -> Option<MutexGuard<'_, StripeState>> {
         let is_held = held.is_some_and(|held| held.covers_stripe(stripe));
         (!is_held).then(|| self.stripes[stripe].state.lock())
     }

@@ -249,10 +249,32 @@ impl Snapshot {
     /// Fills `batch` with the next entries, those that writers wait for first; false, with an empty batch, if none is
     /// left for this walker. Holds one stripe at a time, for some microseconds.
     pub fn next(&self, space: &Keyspace, walk: &mut Walk, batch: &mut SnapshotBatch) -> bool {
+        self.next_of(space, None, walk, batch)
+    }
+
+    /// As [`Snapshot::next`], for a caller that holds every stripe meanwhile.
+    pub fn next_held(
+        &self,
+        space: &Keyspace,
+        held: &mut Locked<'_>,
+        walk: &mut Walk,
+        batch: &mut SnapshotBatch,
+    ) -> bool {
+        assert!(held.covers_all(), "locked-set: who walks without locking holds every stripe");
+        self.next_of(space, Some(held), walk, batch)
+    }
+
+    fn next_of(
+        &self,
+        space: &Keyspace,
+        held: Option<&Locked<'_>>,
+        walk: &mut Walk,
+        batch: &mut SnapshotBatch,
+    ) -> bool {
         batch.clear();
         loop {
             self.take_kept(space, batch);
-            while batch.items.len() < BATCH_ENTRIES && self.step(space, walk, batch) {}
+            while batch.items.len() < BATCH_ENTRIES && self.step(space, held, walk, batch) {}
             if !batch.items.is_empty() {
                 return true;
             }
@@ -296,7 +318,13 @@ impl Snapshot {
     }
 
     /// Copies a few entries; false if there is nothing left to walk.
-    fn step(&self, space: &Keyspace, walk: &mut Walk, batch: &mut SnapshotBatch) -> bool {
+    fn step(
+        &self,
+        space: &Keyspace,
+        held: Option<&Locked<'_>>,
+        walk: &mut Walk,
+        batch: &mut SnapshotBatch,
+    ) -> bool {
         if walk.flushed.is_none() {
             walk.flushed = space.marking.flushed.lock().pop().map(|flushed| (flushed, 0, 0));
         }
@@ -312,6 +340,7 @@ impl Snapshot {
             walk.place = Some((stripe, 0, first_position(stripe)));
         }
         let Some((stripe, at, position)) = walk.place else { unreachable!("walk-place: was just set") };
+        let _guard = space.guard(held, stripe);
         walk.place = self.step_stripe(space, stripe, at, position, batch);
         if walk.place.is_none() {
             space.marking.note_walked(stripe);
@@ -320,7 +349,7 @@ impl Snapshot {
         true
     }
 
-    /// Copies entries of a stripe from `position` of its `at`-th database on; returns where to go on.
+    /// Copies entries of a stripe, which is held, from `position` of its `at`-th database on; returns where to go on.
     fn step_stripe(
         &self,
         space: &Keyspace,
@@ -332,7 +361,6 @@ impl Snapshot {
         let database = self.databases.get(at)?;
         let tables = space.database_at(database.index);
         let own = space.marking.own();
-        let _guard = space.lock_stripe(stripe);
         let looked_at = std::cell::Cell::new(0);
         let mut from = position;
         loop {

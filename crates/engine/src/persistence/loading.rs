@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
 use rdb::KeyFacts;
-use store::{Instant, OwnedEntry, OwnedValue, Value, access};
+use store::{Instant, Locked, OwnedEntry, OwnedValue, Value, access};
 
 use super::IS_LOADING;
 use crate::server::Server;
@@ -21,6 +21,20 @@ pub struct Loading {
     pub keys_loaded: AtomicU64,
     /// Keys of the last load that had ended before it.
     pub keys_expired: AtomicU64,
+}
+
+/// What became of some keys of a file.
+#[derive(Default)]
+struct Counts {
+    loaded: u64,
+    expired: u64,
+}
+
+impl Loading {
+    fn add(&self, counts: Counts) {
+        self.keys_loaded.fetch_add(counts.loaded, Relaxed);
+        self.keys_expired.fetch_add(counts.expired, Relaxed);
+    }
 }
 
 /// A key of a file.
@@ -62,37 +76,67 @@ impl Server {
 
     /// Stores keys of a file; any number of threads may. Those that have ended are left out.
     pub fn load_keys(&self, keys: &mut Vec<LoadedKey>, now_ms: i64) {
-        let loading = &self.persistence.loading;
-        let by_frequency = self.config.hot().maxmemory_policy().judges_by_frequency();
-        let (mut loaded, mut expired) = (0, 0);
-        for LoadedKey { db, key, value, facts } in keys.drain(..) {
-            // A replica leaves it to its primary to say when a key is gone.
-            if facts.expire_at_ms.is_some_and(|at| at < now_ms) && !self.keyspace.keeps_expired() {
-                expired += 1;
-                continue;
-            }
-            // A stream may have lost all its entries and still be one.
-            let has_elements = |value: &Value| matches!(value, Value::Stream(_)) || !value.is_empty();
-            if matches!(&value, OwnedValue::Object(value) if !has_elements(value)) {
-                continue;
-            }
-            let position = self.keyspace.position(&key);
-            let mut locked = self.keyspace.lock(position);
-            let entry = OwnedEntry { value, expire_at_ms: facts.expire_at_ms };
-            locked.put_owned(db, position, &key, &entry, Instant { now_ms, touch: None });
-            let clock = match (facts.frequency, facts.idle_s) {
-                (Some(count), _) if by_frequency => Some(access::frequency(count, now_ms)),
-                (_, Some(idle_s)) if !by_frequency => {
-                    Some(access::idle_for(u32::try_from(idle_s).unwrap_or(u32::MAX), now_ms))
-                }
-                _ => None,
-            };
-            if let Some(clock) = clock {
-                locked.set_clock(db, position, &key, clock, now_ms);
-            }
-            loaded += 1;
+        let mut counts = Counts::default();
+        for key in keys.drain(..) {
+            let mut locked = self.keyspace.lock(self.keyspace.position(&key.key));
+            self.load_key(&mut locked, key, now_ms, &mut counts);
         }
-        loading.keys_loaded.fetch_add(loaded, Relaxed);
-        loading.keys_expired.fetch_add(expired, Relaxed);
+        self.persistence.loading.add(counts);
+    }
+
+    /// As [`Server::load_keys`], for a caller that holds every stripe. A key that is there already is replaced, or is an
+    /// error.
+    pub fn load_keys_held(
+        &self,
+        held: &mut Locked<'_>,
+        keys: &mut Vec<LoadedKey>,
+        now_ms: i64,
+        replaces: bool,
+    ) -> Result<(), String> {
+        let mut counts = Counts::default();
+        for key in keys.drain(..) {
+            let position = self.keyspace.position(&key.key);
+            let at = Instant { now_ms, touch: None };
+            if !replaces && held.get(key.db, position, &key.key, at).is_some() {
+                return Err(format!(
+                    "key {} of database {} is there already",
+                    key.key.escape_ascii(),
+                    key.db
+                ));
+            }
+            self.load_key(held, key, now_ms, &mut counts);
+        }
+        self.persistence.loading.add(counts);
+        Ok(())
+    }
+
+    /// Stores a key, whose stripe is held.
+    fn load_key(&self, locked: &mut Locked<'_>, key: LoadedKey, now_ms: i64, counts: &mut Counts) {
+        let LoadedKey { db, key, value, facts } = key;
+        // A replica leaves it to its primary to say when a key is gone.
+        if facts.expire_at_ms.is_some_and(|at| at < now_ms) && !self.keyspace.keeps_expired() {
+            counts.expired += 1;
+            return;
+        }
+        // A stream may have lost all its entries and still be one.
+        let has_elements = |value: &Value| matches!(value, Value::Stream(_)) || !value.is_empty();
+        if matches!(&value, OwnedValue::Object(value) if !has_elements(value)) {
+            return;
+        }
+        let position = self.keyspace.position(&key);
+        let entry = OwnedEntry { value, expire_at_ms: facts.expire_at_ms };
+        locked.put_owned(db, position, &key, &entry, Instant { now_ms, touch: None });
+        let by_frequency = self.config.hot().maxmemory_policy().judges_by_frequency();
+        let clock = match (facts.frequency, facts.idle_s) {
+            (Some(count), _) if by_frequency => Some(access::frequency(count, now_ms)),
+            (_, Some(idle_s)) if !by_frequency => {
+                Some(access::idle_for(u32::try_from(idle_s).unwrap_or(u32::MAX), now_ms))
+            }
+            _ => None,
+        };
+        if let Some(clock) = clock {
+            locked.set_clock(db, position, &key, clock, now_ms);
+        }
+        counts.loaded += 1;
     }
 }

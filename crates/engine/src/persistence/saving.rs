@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use base::clock::Now;
 use rdb::{Accesses, Compression, RecordEncoder, SnapshotEncoder, VERSION_WITH_ENDS, VERSION_WRITTEN};
-use store::Snapshot;
+use store::{Locked, Snapshot};
 
 use super::CANNOT_SAVE;
 use crate::scripting::functions::LibrarySet;
@@ -70,6 +71,21 @@ impl Save {
     }
 }
 
+/// Every stripe, held for the instant of a snapshot or for longer.
+enum Held<'a, 'k> {
+    Own(Locked<'k>),
+    Lent(&'a Locked<'k>),
+}
+
+impl<'k> Held<'_, 'k> {
+    fn locked(&self) -> &Locked<'k> {
+        match self {
+            Held::Own(held) => held,
+            Held::Lent(held) => held,
+        }
+    }
+}
+
 impl Server {
     /// Saves the data, on the calling thread and those of the host; returns once the file is safe.
     pub fn save(&self) -> Result<(), SaveError> {
@@ -92,13 +108,28 @@ impl Server {
     /// Does what [`Server::save_in_background`] has announced.
     pub fn finish_save(&self) -> Result<(), SaveError> {
         let started = self.clock.now();
-        let (state, now_s) = (&self.persistence, started.unix_ms / 1000);
         let save = self.begin_save(SavePurpose::Snapshot);
         let result = self.host.save(self, &save);
+        self.note_saved(&save, started, &result);
+        self.persistence.let_go();
+        result.map_err(SaveError::Disk)
+    }
+
+    /// Saves the data on the calling thread, which holds every stripe and has claimed the right to.
+    pub(crate) fn save_held(&self, held: &mut Locked<'_>) -> Result<(), String> {
+        let started = self.clock.now();
+        let save = self.begin_save_of(Held::Lent(held), SavePurpose::Snapshot);
+        let result = self.host.save_held(self, &save, held);
+        self.note_saved(&save, started, &result);
+        result
+    }
+
+    fn note_saved(&self, save: &Save, started: Now, result: &Result<(), String>) {
+        let (state, now_s) = (&self.persistence, started.unix_ms / 1000);
         let took_s = (self.clock.mono_us().saturating_sub(started.mono_us) / 1_000_000) as i64;
         state.last_took_s.store(took_s, Relaxed);
         state.refuse(CANNOT_SAVE, result.is_err());
-        match &result {
+        match result {
             Ok(()) => {
                 state.changes_saved.store(save.changes, Relaxed);
                 state.saved_at_s.store(now_s + took_s, Relaxed);
@@ -111,8 +142,6 @@ impl Server {
                 ));
             }
         }
-        state.let_go();
-        result.map_err(SaveError::Disk)
     }
 
     /// Saves once nobody can write any more, and ends the process; also without the data if `is_forced`. An error lets
@@ -143,7 +172,10 @@ impl Server {
         let following = &self.replication.following;
         let _gate = following.gate.lock();
         let _long = self.keyspace.hold_long();
-        let held = self.keyspace.lock_all();
+        self.begin_save_of(Held::Own(self.keyspace.lock_all()), purpose)
+    }
+
+    fn begin_save_of(&self, held: Held<'_, '_>, purpose: SavePurpose) -> Save {
         let now_ms = self.clock.now().unix_ms;
         let changes = self.total(|stats| &stats.dirty);
         let log_offset = match purpose {
@@ -151,9 +183,14 @@ impl Server {
             SavePurpose::Rewrite => self.log.begin_file(),
             SavePurpose::Sync => self.log.forget_db(),
         };
-        let place = self.stream_place(log_offset);
+        let place = match &held {
+            // *gate-first*: the log may have a batch of the primary's stream that the data lack.
+            Held::Lent(_) if self.replication.following.is_replica() => None,
+            _ => self.stream_place(log_offset),
+        };
         let libraries = self.scripting.functions.current();
-        let snapshot = self.keyspace.begin_snapshot(&held).expect("one-save: whoever saves has claimed it");
+        let snapshot =
+            self.keyspace.begin_snapshot(held.locked()).expect("one-save: whoever saves has claimed it");
         // Before anybody can change what is in the snapshot.
         let timed = |database: &store::SnapshotDb| self.keyspace.size(database.db, now_ms).timed_hashes > 0;
         let has_field_ends = snapshot.databases().iter().any(timed);

@@ -124,7 +124,7 @@ pub const ROWS: &[Command] = &[
     Command {
         name: "debug",
         arity: -2,
-        flags: ADMIN,
+        flags: ADMIN.union(Flags::WHOLE_KEYSPACE),
         group: Group::Server,
         complexity: "Depends on subcommand.",
         summary: "Helps those who test the server and its clients.",

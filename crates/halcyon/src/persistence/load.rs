@@ -13,6 +13,7 @@ use engine::server::Server;
 use journal::storage::{Storage, StoredFile};
 use parking_lot::Mutex;
 use rdb::{Cursor, Event, FileDecoder, ReadError};
+use store::Locked;
 
 use crate::courtesy;
 use crate::machine::usable_cpus;
@@ -54,18 +55,7 @@ pub fn load_part(
     now_ms: i64,
 ) -> Result<Loaded, String> {
     let path = file.path().to_owned();
-    load_from(server, &mut WholeFile(file), now_ms).map_err(|Unloadable { at, reason, is_sound }| {
-        let path = path.display();
-        if is_sound {
-            format!(
-                "{path} cannot be loaded here: at byte {at} of {bytes} it has {reason}. It is not damaged. Load it with the server that wrote it, or move it away to start without its data."
-            )
-        } else {
-            format!(
-                "{path} is damaged at byte {at} of {bytes}: {reason}. Restore it from a copy, or move it away to start without its data."
-            )
-        }
-    })
+    load_from(server, &mut WholeFile(file), now_ms).map_err(|unloadable| unloadable.told(&path, bytes))
 }
 
 /// Where the bytes of a snapshot come from.
@@ -119,6 +109,22 @@ pub struct Unloadable {
     pub is_sound: bool,
 }
 
+impl Unloadable {
+    /// What is wrong with a file, of which `bytes` count, where, and what to do.
+    fn told(&self, path: &Path, bytes: u64) -> String {
+        let (path, Unloadable { at, reason, is_sound }) = (path.display(), self);
+        if *is_sound {
+            format!(
+                "{path} cannot be loaded here: at byte {at} of {bytes} it has {reason}. It is not damaged. Load it with the server that wrote it, or move it away to start without its data."
+            )
+        } else {
+            format!(
+                "{path} is damaged at byte {at} of {bytes}: {reason}. Restore it from a copy, or move it away to start without its data."
+            )
+        }
+    }
+}
+
 /// Loads a snapshot; keys that ended before `now_ms` are left out.
 pub fn load_from(server: &Server, source: &mut dyn Source, now_ms: i64) -> Result<Loaded, Unloadable> {
     let (batches, receiver) = sync_channel(BATCHES_WAITING);
@@ -129,12 +135,52 @@ pub fn load_from(server: &Server, source: &mut dyn Source, now_ms: i64) -> Resul
             scope.spawn(move || store(server, &receiver, now_ms));
         }
         drop(receiver);
-        let mut reading = Reading::new(server, source, batches);
-        match reading.run() {
-            Ok(()) => Ok(Loaded { end: reading.at, ..reading.keys.facts }),
-            Err(reason) => Err(Unloadable { at: reading.at, reason, is_sound: reading.is_sound }),
-        }
+        read(server, source, batches, Restore::Append)
     })
+}
+
+/// As [`load`], storing the keys on this thread, which holds every stripe. What is there already is replaced, or is an error.
+pub fn load_held(
+    server: &Server,
+    held: &mut Locked<'_>,
+    storage: &dyn Storage,
+    path: &Path,
+    replaces: bool,
+) -> Result<(), String> {
+    let file = storage.open(path).map_err(|error| error.to_string())?;
+    let bytes = file.size().map_err(|error| error.to_string())?;
+    let loading = &server.persistence.loading;
+    for counter in [&loading.loaded_bytes, &loading.keys_loaded, &loading.keys_expired] {
+        counter.store(0, Relaxed);
+    }
+    let (batches, receiver) = sync_channel(BATCHES_WAITING);
+    let (now_ms, libraries) =
+        (server.clock.now().unix_ms, if replaces { Restore::Replace } else { Restore::Append });
+    thread::scope(|scope| {
+        let reading = scope.spawn(move || read(server, &mut WholeFile(file), batches, libraries));
+        let mut stored = Ok(());
+        for mut batch in receiver {
+            // What comes after an error is read to the end, and left.
+            stored = stored.and_then(|()| server.load_keys_held(held, &mut batch, now_ms, replaces));
+        }
+        let read = reading.join().expect("load-reader: does not panic");
+        read.map_err(|unloadable| unloadable.told(path, bytes))?;
+        stored.map_err(|reason| format!("{}: {reason}", path.display()))
+    })
+}
+
+/// Reads a snapshot and hands its keys over.
+fn read(
+    server: &Server,
+    source: &mut dyn Source,
+    batches: SyncSender<Batch>,
+    libraries: Restore,
+) -> Result<Loaded, Unloadable> {
+    let mut reading = Reading::new(server, source, batches, libraries);
+    match reading.run() {
+        Ok(()) => Ok(Loaded { end: reading.at, ..reading.keys.facts }),
+        Err(reason) => Err(Unloadable { at: reading.at, reason, is_sound: reading.is_sound }),
+    }
 }
 
 fn store(server: &Server, batches: &Mutex<Receiver<Batch>>, now_ms: i64) {
@@ -161,9 +207,14 @@ struct Reading<'a> {
 }
 
 impl<'a> Reading<'a> {
-    fn new(server: &'a Server, source: &'a mut dyn Source, batches: SyncSender<Batch>) -> Reading<'a> {
+    fn new(
+        server: &'a Server,
+        source: &'a mut dyn Source,
+        batches: SyncSender<Batch>,
+        libraries: Restore,
+    ) -> Reading<'a> {
         let (batch, facts) = (Batch::with_capacity(BATCH_KEYS), Loaded::default());
-        let keys = Keys { server, db: 0, batch, batches, facts };
+        let keys = Keys { server, db: 0, batch, batches, facts, libraries };
         let before = server.persistence.loading.loaded_bytes.load(Relaxed);
         Reading { source, buffer: Vec::new(), at: 0, before, is_sound: false, keys, reported: Instant::now() }
     }
@@ -239,6 +290,8 @@ struct Keys<'a> {
     batches: SyncSender<Batch>,
     /// What the snapshot says of itself.
     facts: Loaded,
+    /// What happens to libraries that are there already.
+    libraries: Restore,
 }
 
 impl Keys<'_> {
@@ -258,7 +311,7 @@ impl Keys<'_> {
             }
             Event::Function(code) => {
                 let functions = &self.server.scripting.functions;
-                let restored = functions.restore(self.server, &[code], Restore::Append);
+                let restored = functions.restore(self.server, &[code], self.libraries);
                 restored
                     .map_err(|fault| format!("a library of functions: {}", fault.bytes().escape_ascii()))?;
             }

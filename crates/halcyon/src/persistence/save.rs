@@ -11,6 +11,7 @@ use engine::persistence::saving::Save;
 use engine::server::Server;
 use journal::storage::{Storage, StoredFile, append_all};
 use rdb::{Piece, crc64};
+use store::Locked;
 
 use crate::courtesy;
 use crate::machine::usable_cpus;
@@ -26,10 +27,44 @@ const SYNC_BYTES: u64 = 4 << 20;
 /// Between looks whether a delay that was asked for still is.
 const DELAY_CHECK: Duration = Duration::from_millis(10);
 
+/// What says whether a file of its own is synced on the way.
+const SYNC_DIRECTIVE: &str = "rdb-save-incremental-fsync";
+
 /// Writes `save` to the file `path`. All of it is walked, whatever the disk says.
 pub fn save(server: &Server, save: &Save, storage: &dyn Storage, path: &Path) -> Result<(), String> {
+    replace(storage, path, |temporary| write(server, save, storage, temporary, SYNC_DIRECTIVE))
+}
+
+/// As [`save`], on this thread alone, which holds every stripe.
+pub fn save_held(
+    server: &Server,
+    save: &Save,
+    held: &mut Locked<'_>,
+    storage: &dyn Storage,
+    path: &Path,
+) -> Result<(), String> {
+    replace(storage, path, |temporary| {
+        let mut output = Output::new(server, storage.create(temporary), SYNC_DIRECTIVE);
+        enclose(server, save, &mut |bytes| output.append(bytes), |give| {
+            let (mut encoder, mut piece) = (save.encoder(server), Piece::Whole);
+            while piece != Piece::Last {
+                let mut bytes = Vec::with_capacity(PIECE_BYTES + PIECE_BYTES / 8);
+                piece = encoder.fill_held(held, &mut bytes, PIECE_BYTES);
+                give(&bytes);
+            }
+        });
+        output.finish()
+    })
+}
+
+/// Puts what `write` makes in the place of a file, once it is safe.
+fn replace(
+    storage: &dyn Storage,
+    path: &Path,
+    write: impl FnOnce(&Path) -> journal::storage::Result<()>,
+) -> Result<(), String> {
     let temporary = path.with_file_name(format!("temp-{}.rdb", std::process::id()));
-    let result = write(server, save, storage, &temporary, "rdb-save-incremental-fsync").and_then(|()| {
+    let result = write(&temporary).and_then(|()| {
         storage.rename(&temporary, path)?;
         storage.sync_directory(
             path.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new(".")),
@@ -56,6 +91,31 @@ pub fn write(
 
 /// Makes the content of a file, and gives `take` one piece after the other. All of the snapshot is walked.
 pub fn produce(server: &Server, save: &Save, take: &mut dyn FnMut(&[u8])) {
+    enclose(server, save, take, |give| {
+        thread::scope(|scope| {
+            let mut encoders: Vec<Receiver<(Vec<u8>, Piece)>> = (0..encoders())
+                .map(|_| {
+                    let (pieces, receiver) = sync_channel(PIECES_WAITING);
+                    scope.spawn(move || encode(server, save, &pieces));
+                    receiver
+                })
+                .collect();
+            while !encoders.is_empty() {
+                encoders.retain(|encoder| take_turn(encoder, give));
+                save.note_progress(server);
+                courtesy::while_saving(server);
+            }
+        });
+    });
+}
+
+/// Gives `take` what `keys` gives, between what a file begins and ends with.
+fn enclose(
+    server: &Server,
+    save: &Save,
+    take: &mut dyn FnMut(&[u8]),
+    keys: impl FnOnce(&mut dyn FnMut(&[u8])),
+) {
     let with_checksum = server.config.bool("rdbchecksum");
     let mut crc = 0;
     let mut give = |bytes: &[u8]| {
@@ -65,20 +125,7 @@ pub fn produce(server: &Server, save: &Save, take: &mut dyn FnMut(&[u8])) {
         take(bytes);
     };
     give(&save.head);
-    thread::scope(|scope| {
-        let mut encoders: Vec<Receiver<(Vec<u8>, Piece)>> = (0..encoders())
-            .map(|_| {
-                let (pieces, receiver) = sync_channel(PIECES_WAITING);
-                scope.spawn(move || encode(server, save, &pieces));
-                receiver
-            })
-            .collect();
-        while !encoders.is_empty() {
-            encoders.retain(|encoder| take_turn(encoder, &mut give));
-            save.note_progress(server);
-            courtesy::while_saving(server);
-        }
-    });
+    keys(&mut give);
     let mut tail = Vec::new();
     rdb::end(&mut tail);
     give(&tail);
@@ -129,7 +176,7 @@ fn delay(server: &Server) {
 }
 
 /// Writes the next whole records of an encoder; false if they were its last.
-fn take_turn(encoder: &Receiver<(Vec<u8>, Piece)>, give: &mut impl FnMut(&[u8])) -> bool {
+fn take_turn(encoder: &Receiver<(Vec<u8>, Piece)>, give: &mut dyn FnMut(&[u8])) -> bool {
     loop {
         let (bytes, piece) = encoder.recv().expect("save-encoder: ends with its last piece");
         give(&bytes);

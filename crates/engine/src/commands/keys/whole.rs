@@ -180,6 +180,17 @@ fn flush(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, db: Option<us
         Some(word) if args.len() == 2 && (is(word, "ASYNC") || is(word, "SYNC")) => {}
         Some(_) => return Err(Fault::SYNTAX),
     }
+    let removed = empty(ctx, db);
+    ctx.stats().dirty.add(removed as u64);
+    // Told even if there was nothing, as Redis does.
+    ctx.effect_with(&[], args);
+    reply.ok();
+    Ok(())
+}
+
+/// Empties a database or all, and tells those who watch them or track their keys. Returns how many keys there were. Every
+/// stripe is held.
+pub(crate) fn empty(ctx: &mut Ctx<'_>, db: Option<usize>) -> usize {
     let dbs: Vec<usize> = db.map_or(0..ctx.server().keyspace.databases(), |db| db..db + 1).collect();
     for db in &dbs {
         ctx.touch_watched(&[*db], &[*db]);
@@ -189,11 +200,7 @@ fn flush(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, db: Option<us
     if ctx.server().tracking.any() {
         tracking::invalidate_all(ctx.server(), Some(ctx.worker()));
     }
-    ctx.stats().dirty.add(removed as u64);
-    // Told even if there was nothing, as Redis does.
-    ctx.effect_with(&[], args);
-    reply.ok();
-    Ok(())
+    removed
 }
 
 pub(crate) fn swapdb(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
