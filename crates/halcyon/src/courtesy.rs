@@ -1,8 +1,5 @@
-//! When work in the background lets others have the CPU first.
-//!
-//! A thread that computes without a pause is interrupted at the scheduler's ticks only, up to 4 ms apart, however urgent
-//! what waits behind it is (seen with Linux 6.18; neither niceness nor a shorter slice changes that). So whoever may take
-//! long gives way after each 100 to 200 us of work: that costs a system call where nobody waits.
+//! When saving and loading let others have the CPU first: after each 100 to 200 us of work, for the reason that
+//! [`store::courtesy`] gives.
 
 use std::thread;
 

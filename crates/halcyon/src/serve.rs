@@ -233,6 +233,7 @@ fn start_background(
     let for_lane = shared.clone();
     spawn("long-lane", notify, move || {
         let index = for_lane.mailboxes.len();
+        store::courtesy::begin();
         lane::run(&for_lane, index, || lane_tasks.recv().ok(), random());
     })?;
     replication::primary::start(shared, |name, work| spawn(name, notify, work))?;

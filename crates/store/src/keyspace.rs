@@ -24,6 +24,7 @@ use base::slot::{SLOT_COUNT, slot_of};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::blocks::Word;
+use crate::courtesy::{self, TABLE_UNITS};
 use crate::entry::Entry;
 use crate::keyhash::key_hash;
 use crate::locked::{Guards, Locked};
@@ -698,6 +699,7 @@ impl Drop for Detached {
         // SAFETY: the word left its root in `from_root`: nothing but stale prefetches, which read blocks
         // and no entries, points into the table. The drain hands out each entry once.
         table::drain(self.0, &mut |entry| drop(unsafe { entry.dispose() }));
+        courtesy::note_work(TABLE_UNITS);
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use crate::Value;
+use crate::courtesy;
 use crate::keyspace::Detached;
 
 /// Something to free: dropping it does.
@@ -92,6 +93,7 @@ impl Reaper {
 
     /// Frees garbage until the keyspace is dropped.
     pub fn run(self) {
+        courtesy::begin();
         while let Ok((garbage, bytes)) = self.receiver.recv() {
             drop(garbage);
             self.pending.done(bytes);

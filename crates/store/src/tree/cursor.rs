@@ -1,5 +1,7 @@
 //! Walking a tree: its leaves in order, and owned places in a clone of it.
 
+use crate::courtesy::{self, LEAF_UNITS};
+
 use super::node::{ByRank, Node, Seek};
 use super::{Leaf, Tree};
 
@@ -17,6 +19,7 @@ impl<'a, L: Leaf> Iterator for Leaves<'a, L> {
         if self.done {
             return None;
         }
+        courtesy::note_work(LEAF_UNITS);
         let (leaf, start) = self.tree.find(&mut ByRank::existing(self.rank));
         self.rank = start + leaf.len();
         self.done = self.rank >= self.tree.len();
@@ -48,6 +51,7 @@ impl<L: Leaf> Cursor<L> {
             if rank >= self.tree.len() {
                 return None;
             }
+            courtesy::note_work(LEAF_UNITS);
             let (mut node, mut seek) = (&self.tree.root, ByRank::existing(rank));
             while let Node::Inner(inner) = node {
                 node = &inner.children[seek.child(inner)];

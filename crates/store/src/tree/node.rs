@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::courtesy::{self, LEAF_UNITS};
+
 use super::{Bias, CHILDREN_MAX, LEAF_FILL_BYTES_MAX, LEAF_FILL_BYTES_MIN, Leaf};
 
 /// Two leaves are merged if together they do not weigh more than this.
@@ -70,6 +72,13 @@ pub struct Inner<L: Leaf> {
     pub(super) keys: Vec<L::Key>,
     pub(super) counts: Vec<usize>,
     pub(super) children: Vec<Node<L>>,
+}
+
+impl<L: Leaf> Drop for Inner<L> {
+    fn drop(&mut self) {
+        // Its children are freed next.
+        courtesy::note_work(LEAF_UNITS / 4 * self.children.len() as u32);
+    }
 }
 
 pub(super) enum Node<L: Leaf> {
@@ -255,12 +264,12 @@ impl<L: Leaf> Inner<L> {
         (key, right)
     }
 
-    fn append(&mut self, key: L::Key, right: Self) {
+    fn append(&mut self, key: L::Key, mut right: Self) {
         self.add(right.sums());
         self.keys.push(key);
-        self.keys.extend(right.keys);
-        self.counts.extend(right.counts);
-        self.children.extend(right.children);
+        self.keys.append(&mut right.keys);
+        self.counts.append(&mut right.counts);
+        self.children.append(&mut right.children);
     }
 
     /// Restores the bounds of child `index` after a change: splits it, drops it or merges it with a neighbour.

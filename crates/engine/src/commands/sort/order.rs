@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use base::num::parse_f64;
+use store::courtesy;
 
 use super::options::{By, SortOptions};
 use super::{Element, NOT_NUMBERS};
@@ -50,7 +51,10 @@ impl Keyed {
     pub(super) fn sorted(self, options: &SortOptions) -> Vec<Element> {
         // Where results are stored they must not depend on how a machine collates, and whole texts are compared.
         let whole = options.store.is_some();
-        let directed = |ordering: Ordering| if options.descending { ordering.reverse() } else { ordering };
+        let directed = |ordering: Ordering| {
+            courtesy::note_work(1);
+            if options.descending { ordering.reverse() } else { ordering }
+        };
         let sorted = match self {
             Keyed::Plain(elements) if options.by == By::Nothing => elements,
             Keyed::Plain(mut elements) => {
