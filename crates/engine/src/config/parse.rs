@@ -225,11 +225,11 @@ impl Loader {
 
     fn set(&mut self, at: usize, arguments: &[Vec<u8>], line: &Line) -> Result<(), ConfigError> {
         let row = &DIRECTIVES[at];
-        // Old files and command lines give all save points in one argument: `--save "60 1 300 10"`.
+        // Several words may be given as one: `--save "60 1 300 10"`, `--replicaof "10.0.0.1 6379"`.
         let parts: Vec<Vec<u8>>;
         let arguments = match arguments {
-            [points] if row.name == "save" && !points.is_empty() => {
-                parts = words_of(row, points);
+            [words] if row.flags.contains(Flags::WORDS) && !words.is_empty() => {
+                parts = words_of(row, words);
                 &parts
             }
             _ => arguments,

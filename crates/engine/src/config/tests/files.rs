@@ -43,6 +43,10 @@ fn files_are_read_line_by_line() {
         ),
         ("slaveof 10.0.0.1 7000\n", "replicaof", "10.0.0.1 7000"),
         ("replicaof no one\n", "replicaof", ""),
+        ("replicaof \"10.0.0.1 7000\"\n", "replicaof", "10.0.0.1 7000"),
+        ("bind \"127.0.0.1 -::1\"\n", "bind", "127.0.0.1 -::1"),
+        ("oom-score-adj-values '1 2 3'\n", "oom-score-adj-values", "1 2 3"),
+        ("latency-tracking-info-percentiles '50 99'\n", "latency-tracking-info-percentiles", "50 99"),
         ("hash-max-ziplist-entries 100\n", "hash-max-listpack-entries", "100"),
         ("io-threads 4\n", "threads", "4"),
         ("server_cpulist 0,2,4-6:2\n", "server-cpulist", "0,2,4-6:2"),
@@ -124,6 +128,7 @@ fn the_command_line_overrides_the_file() {
         (&["redis.conf", "--save", "", "--port 5"], "port=5 bind=* -::* save= maxmemory=1073741824"),
         (&["redis.conf", "--save", "60 1"], "port=1 bind=* -::* save=900 1 60 1 maxmemory=1073741824"),
         (&["--save", "60", "1", "5", "6"], "port=6379 bind=* -::* save=60 1 5 6 maxmemory=0"),
+        (&["--bind", "a b"], "port=6379 bind=a b save=3600 1 300 100 60 10000 maxmemory=0"),
         (&["--include", "redis.conf"], "port=1 bind=* -::* save=900 1 maxmemory=1073741824"),
     ] {
         let (config, _) = load_in(&room, args).unwrap_or_else(|error| panic!("{error}"));
