@@ -411,8 +411,8 @@ pub static DIRECTIVES: &[Directive] = &[
     memory("stream-node-max-bytes", 0, LONG, 4 * KIB),
     int("stream-node-max-entries", 0, I64, 100),
     // Watching the server.
-    int("slowlog-log-slower-than", -1, I64, 10000),
-    int("slowlog-max-len", 0, I64, 128),
+    int("slowlog-log-slower-than", -1, I64, 10000).also(&["commandlog-execution-slower-than"]),
+    int("slowlog-max-len", 0, I64, 128).also(&["commandlog-slow-execution-max-len"]),
     int("latency-monitor-threshold", 0, I64, 0),
     yes("latency-tracking"),
     list("latency-tracking-info-percentiles", "50 99 99.9", ListRule::Percentiles),
@@ -536,16 +536,28 @@ pub struct FileDirective {
 pub static FILE_DIRECTIVES: &[FileDirective] = &[
     FileDirective { name: "user", arguments: (1, usize::MAX), effect: Effect::Live },
     FileDirective { name: "rename-command", arguments: (2, 2), effect: Effect::Live },
+    FileDirective { name: "loadmodule", ..ignored("modules cannot be loaded", usize::MAX) },
+    FileDirective { name: "list-max-ziplist-entries", ..ignored("it is obsolete", 1) },
+    FileDirective { name: "list-max-ziplist-value", ..ignored("it is obsolete", 1) },
+    FileDirective { name: "lua-replicate-commands", ..ignored("it is obsolete", 1) },
+    // Valkey's own, of its `valkey.conf`.
     FileDirective {
-        name: "loadmodule",
-        arguments: (1, usize::MAX),
-        effect: Effect::Needless("modules cannot be loaded"),
+        name: "rdb-version-check",
+        ..ignored("which versions of files are read does not depend on it", 1)
     },
     FileDirective {
-        name: "list-max-ziplist-entries",
-        arguments: (1, 1),
-        effect: Effect::Needless("obsolete"),
+        name: "dual-channel-replication-enabled",
+        ..ignored("what is written during a full synchronization waits with the primary, on its disk", 1)
     },
-    FileDirective { name: "list-max-ziplist-value", arguments: (1, 1), effect: Effect::Needless("obsolete") },
-    FileDirective { name: "lua-replicate-commands", arguments: (1, 1), effect: Effect::Needless("obsolete") },
+    FileDirective { name: "commandlog-request-larger-than", ..ignored(COMMANDLOG, 1) },
+    FileDirective { name: "commandlog-large-request-max-len", ..ignored(COMMANDLOG, 1) },
+    FileDirective { name: "commandlog-reply-larger-than", ..ignored(COMMANDLOG, 1) },
+    FileDirective { name: "commandlog-large-reply-max-len", ..ignored(COMMANDLOG, 1) },
 ];
+
+const COMMANDLOG: &str = "there is a slow log, but no log of large requests and replies";
+
+/// A directive of that many arguments at the most, without effect.
+const fn ignored(why: &'static str, arguments_max: usize) -> FileDirective {
+    FileDirective { name: "", arguments: (1, arguments_max), effect: Effect::Needless(why) }
+}

@@ -334,9 +334,9 @@ fn without(effect: Effect) -> String {
 }
 
 fn file_notice(row: &FileDirective) -> String {
-    match row.name {
-        "loadmodule" => "'loadmodule' is ignored: modules cannot be loaded".to_string(),
-        name => format!("'{name}' is obsolete and ignored"),
+    match row.effect {
+        Effect::Needless(why) => format!("'{}' is ignored: {why}", row.name),
+        Effect::Live | Effect::Awaits(_) => format!("'{}' has no effect yet", row.name),
     }
 }
 

@@ -49,6 +49,9 @@ fn files_are_read_line_by_line() {
         ("latency-tracking-info-percentiles '50 99'\n", "latency-tracking-info-percentiles", "50 99"),
         ("hash-max-ziplist-entries 100\n", "hash-max-listpack-entries", "100"),
         ("io-threads 4\n", "threads", "4"),
+        // Of valkey.conf.
+        ("commandlog-execution-slower-than 5\n", "slowlog-log-slower-than", "5"),
+        ("rdb-version-check strict\ncommandlog-reply-larger-than 1\nhz 20\n", "hz", "20"),
         ("server_cpulist 0,2,4-6:2\n", "server-cpulist", "0,2,4-6:2"),
         ("unixsocketperm 700\n", "unixsocketperm", "700"),
         ("hz 9999\n", "hz", "500"),
@@ -207,7 +210,7 @@ fn what_has_no_effect_is_told_once() {
             "redis.conf:5: 'daemonize yes' is ignored: the process never forks and stays in the foreground, \
              where a service manager can watch it",
             "redis.conf:6: 'cluster-node-timeout 9' has no effect yet",
-            "redis.conf:7: 'list-max-ziplist-entries' is obsolete and ignored",
+            "redis.conf:7: 'list-max-ziplist-entries' is ignored: it is obsolete",
         ]
     );
 }
