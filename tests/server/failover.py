@@ -102,7 +102,10 @@ class Writing(Load):
     def run(self, server, number):
         with server.connect() as client:
             while not self.stopping.is_set():
-                reply = client.call("INCR", "counted")
+                # What ends while roles change must not move the stream.
+                client.send(encode("SET", f"ends:{self.answered % 500}", 1, "PX", 30) + encode("INCR", "counted"))
+                client.reply()
+                reply = client.reply()
                 if isinstance(reply, Error):
                     assert reply.startswith("READONLY"), reply
                     return
@@ -237,6 +240,31 @@ def failover_with_redis_8():
 def failover_with_valkey_9():
     """FAILOVER from Halcyon to Valkey 9 and back, in all its forms"""
     changes(HALCYON, "valkey9-server")
+
+
+@check
+def paused_data_stay():
+    """while clients are paused nothing is removed or evicted; what is past its end is hidden, as by redis-server"""
+    for kind in [HALCYON, "redis-server"]:
+        if kind not in {HALCYON, *programs()}:
+            continue
+        with contextlib.ExitStack() as stack:
+            server = Side(stack, kind)
+            for number in range(200):
+                server.call("SET", f"ends:{number}", "x" * 1_000, "PX", 100)
+                server.call("SET", f"stays:{number}", "x" * 10_000)
+            expect(server.call("CLIENT", "PAUSE", 60_000, "WRITE"), "OK")
+            keys, offset = server.call("DBSIZE"), server.facts()["master_repl_offset"]
+            names = [f"ends:{number}" for number in range(200)]
+            wait_until(lambda: server.call("EXISTS", *names) == 0, "the ends")
+            expect(server.call("CONFIG", "SET", "maxmemory", "1mb", "maxmemory-policy", "allkeys-random"), "OK")
+            for _ in range(300):
+                expect(server.call("GET", "stays:1"), b"x" * 10_000)
+            expect(server.call("DBSIZE"), keys, f"keys of {kind} while it is paused")
+            expect(server.facts()["master_repl_offset"], offset, f"offset of {kind}")
+            expect(server.facts("stats")["evicted_keys"], "0", f"evicted keys of {kind}")
+            expect(server.call("CLIENT", "UNPAUSE"), "OK")
+            wait_until(lambda: server.call("DBSIZE") < keys - 200, f"{kind} to go on")
 
 
 @check

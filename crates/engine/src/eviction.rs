@@ -151,7 +151,7 @@ impl Exceeded {
     }
 }
 
-/// True if more memory is used than `maxmemory` allows.
+/// True if more memory is used than `maxmemory` allows. While clients are paused, there is no limit.
 ///
 /// What waits for the reaper is as good as free; and evicting keys would only add to what slow replicas lack.
 #[inline]
@@ -159,7 +159,7 @@ pub(crate) fn is_over_limit(server: &Server) -> bool {
     let limit = server.config.hot().maxmemory_bytes();
     limit > 0 && !server.ignores_maxmemory() && store::alloc::used_bytes() as u64 > limit && {
         let live_bytes = store::alloc::used_bytes().saturating_sub(server.keyspace.garbage_bytes()) as u64;
-        live_bytes.saturating_sub(server.replication.replicas.kept_bytes()) > limit
+        live_bytes.saturating_sub(server.replication.replicas.kept_bytes()) > limit && !server.is_paused()
     }
 }
 

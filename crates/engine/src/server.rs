@@ -431,6 +431,11 @@ impl Server {
         self.clients.close(&session.client);
     }
 
+    /// True as long as clients are paused: the data stay what they are.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.pause.until_ms() > 0 && self.pause.mode(self.clock.now().unix_ms).is_some()
+    }
+
     /// A slice of active expiry: see [`Keyspace::expire_slice`]. None is taken while a snapshot has to catch up, or the log
     /// has no room for what goes.
     pub fn expire_slice(&self, stripe: usize, now_ms: i64, keys_max: usize) -> (usize, bool) {

@@ -229,12 +229,14 @@ pub(crate) fn pause(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
     let now_ms = ctx.now_ms();
     let until_ms = now_ms.checked_add(timeout_ms).ok_or(Fault::Text("ERR timeout is out of range"))?;
     ctx.server().pause.start(until_ms, mode, now_ms);
+    ctx.server().settle_pause();
     reply.ok();
     Ok(())
 }
 
 pub(crate) fn unpause(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     ctx.server().pause.stop();
+    ctx.server().settle_pause();
     reply.ok();
     Ok(())
 }

@@ -95,6 +95,7 @@ impl Server {
         *going = Going { state: FailoverState::WaitsForSync, wish, ends_at_ms };
         drop(going);
         self.pause.start(i64::MAX, PauseMode::Write, now_ms);
+        self.settle_pause();
         self.notice(&format!("FAILOVER requested to {to}."));
         Ok(())
     }
@@ -108,8 +109,10 @@ impl Server {
         Ok(())
     }
 
-    /// Looks whether a replica has caught up, or the time is over. To be called every now and then, off the workers.
+    /// Looks whether a replica has caught up, or the time is over, and whether a pause is. To be called every now and
+    /// then, off the workers.
     pub fn check_failover(&self, now: Now) {
+        self.settle_pause();
         let going = self.replication.following.failover.0.lock();
         if going.state != FailoverState::WaitsForSync {
             return;
@@ -157,6 +160,7 @@ impl Server {
         *going = Going::default();
         drop(going);
         self.pause.stop();
+        self.settle_pause();
     }
 
     /// The other server has not taken over, and says why.
@@ -177,6 +181,15 @@ impl Server {
             self.stop_following();
         }
         self.pause.stop();
+        self.settle_pause();
+    }
+
+    /// Has the data stay what they are as long as clients are paused: what ends meanwhile is hidden, as on a replica,
+    /// and removed later. To be called where a pause begins and ends, and now and then, since most end with time.
+    pub(crate) fn settle_pause(&self) {
+        // Against a change of roles, which says the same.
+        let state = self.replication.following.state.lock();
+        self.keyspace.keep_expired(state.primary.is_some() || self.is_paused());
     }
 }
 
