@@ -207,10 +207,15 @@ impl Ctx<'_> {
     }
 
     /// Tells of the keys that were found expired since the last call.
+    #[inline]
     pub(crate) fn report_expired(&mut self) {
-        if !self.held().is_some_and(Locked::has_expired) {
-            return;
+        if self.held().is_some_and(Locked::has_expired) {
+            self.report_those_expired();
         }
+    }
+
+    #[cold]
+    fn report_those_expired(&mut self) {
         let expired = self.held_mut().map(Locked::take_expired).unwrap_or_default();
         for Expired { db, key } in expired {
             self.record_removal(db, &key);

@@ -143,11 +143,18 @@ impl Record {
             put_select(&mut self.bytes, db);
             self.dbs.1 = db;
         }
+        match rest.as_encoded().filter(|_| head.is_empty()) {
+            Some(encoded) => self.bytes.extend_from_slice(encoded),
+            None => self.put(head, rest),
+        }
+        self.commands += 1;
+    }
+
+    fn put(&mut self, head: &[&[u8]], rest: Args<'_>) {
         let mut out = Encoder::new(&mut self.bytes, Proto::V2);
         out.array(head.len() + rest.len());
         head.iter().for_each(|word| out.bulk(word));
         rest.iter().for_each(|word| out.bulk(word));
-        self.commands += 1;
     }
 
     fn clear(&mut self) {

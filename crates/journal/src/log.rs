@@ -76,6 +76,8 @@ struct State {
     open: Open,
     spare: Vec<Arc<Segment>>,
     consumers: Vec<Option<Place>>,
+    /// Nobody sleeps for less than what is beyond this offset.
+    wakes_at: u64,
     /// How often the stream was begun anew.
     generation: u64,
     segment_bytes: usize,
@@ -133,6 +135,7 @@ impl Log {
             open,
             spare: Vec::new(),
             consumers: Vec::new(),
+            wakes_at: u64::MAX,
             generation: 0,
             segment_bytes: limits.segment_bytes,
             backlog_bytes: limits.backlog_bytes,
@@ -209,7 +212,7 @@ impl Log {
         let dropped = put(&mut state);
         let end = state.end;
         self.tail.end.store(end, Ordering::Release);
-        let wakers = if state.consumers.is_empty() { Vec::new() } else { state.wake_all() };
+        let wakers = state.wake_all();
         drop(state);
         // Freeing and waking take long: not under the lock.
         drop(dropped);
@@ -408,13 +411,21 @@ impl State {
 
     #[inline]
     fn wake_all(&mut self) -> Vec<Waker> {
+        if self.wakes_at < self.end { self.wake_sleepers() } else { Vec::new() }
+    }
+
+    #[cold]
+    fn wake_sleepers(&mut self) -> Vec<Waker> {
         let end = self.end;
         let sleepers = self.consumers.iter_mut().flatten();
         let woken = sleepers.filter_map(|place| match &place.asleep {
             Some((from, _)) if *from < end => place.asleep.take(),
             _ => None,
         });
-        woken.map(|(_, waker)| waker).collect()
+        let wakers = woken.map(|(_, waker)| waker).collect();
+        let asleep = self.consumers.iter().flatten().filter_map(|place| place.asleep.as_ref());
+        self.wakes_at = asleep.map(|(from, _)| *from).min().unwrap_or(u64::MAX);
+        wakers
     }
 }
 

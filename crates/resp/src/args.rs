@@ -4,6 +4,8 @@
 use std::fmt;
 use std::ops::Index;
 
+use crate::encode::CRLF;
+
 /// Where one argument lies in its buffer, in bytes.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
@@ -100,9 +102,51 @@ impl<'a> Args<'a> {
         ArgsIter { args: self, front: 0, back: self.len() }
     }
 
+    /// The command as it lies in the buffer, if that is byte for byte what [`crate::write_command`] makes of it, as it is
+    /// when a client has sent it alone: so it need not be put together again.
+    #[inline]
+    pub fn as_encoded(self) -> Option<&'a [u8]> {
+        let Source::Spans { buffer, spans } = self.0 else { return None };
+        let header_bytes = |len: usize| len.checked_ilog10().unwrap_or(0) as usize + HEADER_MARKS;
+        let first = spans.first()?;
+        let start = first.start.checked_sub(header_bytes(first.len) + header_bytes(spans.len()))?;
+        let mut at = after_header(buffer, start, b'*', spans.len())?;
+        for span in spans {
+            at = after_header(buffer, at, b'$', span.len)?;
+            let end = span.start + span.len;
+            if at != span.start || buffer.get(end..end + CRLF.len())? != CRLF {
+                return None;
+            }
+            at = end + CRLF.len();
+        }
+        buffer.get(start..at)
+    }
+
     /// Copies all bytes into one buffer of its own, for a command that has to outlive its input.
     pub fn to_owned(self) -> OwnedArgs {
         OwnedArgs::new(self)
+    }
+}
+
+/// A header's kind, its first digit and the end of its line.
+const HEADER_MARKS: usize = 4;
+
+/// Where the header of this kind ends that stands at `at`, provided that it is written in the shortest form.
+#[inline]
+fn after_header(buffer: &[u8], at: usize, kind: u8, len: usize) -> Option<usize> {
+    let bytes = buffer.get(at..)?;
+    let digit = |number: usize| b'0' + number as u8;
+    match len {
+        0..10 => bytes.starts_with(&[kind, digit(len), b'\r', b'\n']).then_some(at + HEADER_MARKS),
+        10..100 => {
+            let header = [kind, digit(len / 10), digit(len % 10), b'\r', b'\n'];
+            bytes.starts_with(&header).then_some(at + header.len())
+        }
+        _ => {
+            let mut digits = itoa::Buffer::new();
+            let rest = bytes.strip_prefix(&[kind])?.strip_prefix(digits.format(len).as_bytes())?;
+            rest.starts_with(CRLF).then_some(at + bytes.len() - rest.len() + CRLF.len())
+        }
     }
 }
 
@@ -319,6 +363,51 @@ impl ArgsQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_encoded_already_is_found_as_it_lies() {
+        let long = "x".repeat(12_345);
+        let same = [
+            "*1\r\n$4\r\nPING\r\n".to_owned(),
+            "*3\r\n$3\r\nset\r\n$0\r\n\r\n$10\r\n0123456789\r\n".to_owned(),
+            format!("*2\r\n$4\r\nECHO\r\n$12345\r\n{long}\r\n"),
+            format!("*12\r\n{}", "$1\r\na\r\n".repeat(12)),
+        ];
+        let other = [
+            "PING a b\r\n",
+            "*1\r\n$04\r\nPING\r\n",
+            "*01\r\n$4\r\nPING\r\n",
+            "*2\r\n$4\r\nECHO\r\n$+1\r\na\r\n",
+            "*2\r\n$4\r\nECHOxx$1\r\na\r\n",
+            "*2\r\n$4\r\nECHO\r\n$1\r\na\rx",
+        ];
+        let texts = same.iter().map(|text| (&text[..], true)).chain(other.map(|text| (text, false)));
+        for before in ["", "*1\r\n$4\r\n", "*1\r\n$4\r\nPING\r\n"] {
+            for (text, is_same) in texts.clone() {
+                let input = [before, text].concat();
+                // As a connection has it whose buffer begins with other commands.
+                let (mut decoder, mut batch) = (crate::Decoder::new(), crate::Batch::new());
+                let decoded = decoder.decode(text.as_bytes(), &crate::DecodeLimits::default(), 1, &mut batch);
+                if decoded.is_err() || batch.is_empty() {
+                    assert!(!is_same, "{text}");
+                    continue;
+                }
+                let args = batch.command(0, text.as_bytes());
+                let start = |arg: &[u8]| arg.as_ptr() as usize - text.as_ptr() as usize + before.len();
+                let spans: Vec<Span> =
+                    args.iter().map(|arg| Span { start: start(arg), len: arg.len() }).collect();
+                let args = Args::from_spans(input.as_bytes(), &spans);
+                let mut expected = Vec::new();
+                crate::write_command(&mut expected, args);
+                let found = args.as_encoded();
+                assert!(found.is_none_or(|found| found == expected), "{before}{text}");
+                let mimics = before == "*1\r\n$4\r\n" && text == "PING\r\n";
+                assert!(found.is_some() == is_same || mimics, "{before}{text}");
+            }
+        }
+        assert_eq!(Args::from_slices(&[b"PING"]).as_encoded(), None);
+        assert_eq!(OwnedArgs::new([b"PING"]).as_args().as_encoded(), None);
+    }
 
     #[test]
     fn a_queue_keeps_every_command() {

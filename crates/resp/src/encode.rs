@@ -10,7 +10,7 @@ pub const PONG: &[u8] = b"+PONG\r\n";
 /// `+QUEUED\r\n`
 pub const QUEUED: &[u8] = b"+QUEUED\r\n";
 
-const CRLF: &[u8; 2] = b"\r\n";
+pub(crate) const CRLF: &[u8; 2] = b"\r\n";
 /// Longest header: a type byte, 20 digits, `\r\n`.
 const HEADER_BYTES_MAX: usize = 24;
 

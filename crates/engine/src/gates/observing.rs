@@ -141,13 +141,19 @@ impl Ctx<'_> {
     }
 
     /// Sends the letters that waited for the record, to arrive where they are read once it is safe.
+    #[inline]
     pub(crate) fn release_letters(&mut self) {
+        let observed = &mut self.worker().observed;
+        observed.keeps_letters = false;
+        if !observed.letters.is_empty() {
+            self.send_letters();
+        }
+    }
+
+    #[cold]
+    fn send_letters(&mut self) {
         let server = self.server();
         let worker = self.worker();
-        worker.observed.keeps_letters = false;
-        if worker.observed.letters.is_empty() {
-            return;
-        }
         let offset = if worker.appended_to > 0 { worker.appended_to } else { server.log.end() };
         for (to, letter) in std::mem::take(&mut worker.observed.letters) {
             worker.post(server, to, Letter::Gated { offset, letter: Box::new(letter) });

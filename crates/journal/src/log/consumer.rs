@@ -193,6 +193,7 @@ impl Consumer {
         }
         if let Some(place) = &mut state.consumers[self.id] {
             place.asleep = Some((from, waker.clone()));
+            state.wakes_at = state.wakes_at.min(from);
         }
         false
     }
