@@ -256,6 +256,12 @@ pub const JOURNAL_RETRY_US: u64 = 100_000;
 /// what is appended meanwhile is written together.
 pub const JOURNAL_REST_US: u64 = 1_000;
 
+/// Under `appendfsync always` those who shared a sync are awaited for one of so many parts of its time before the next.
+pub const SYNC_PARTS_AWAITED: u64 = 2;
+
+/// And no longer than this, in microseconds.
+pub const SYNC_AWAITED_US_MAX: u64 = 1_000;
+
 /// Bytes of append-only files that a rewrite made superfluous and that are kept all the same, for replicas that fell
 /// behind.
 pub const JOURNAL_HISTORY_BYTES: u64 = 256 * MIB;

@@ -1,6 +1,7 @@
 //! The data's files: written and read by threads that serve no client.
 
 pub mod disk;
+mod grouping;
 pub mod journal_thread;
 pub mod load;
 pub mod recover;

@@ -34,6 +34,7 @@ use journal::storage::{RealStorage, Storage};
 use parking_lot::Mutex;
 
 use super::disk::disk;
+use super::grouping::Grouping;
 use crate::shared::Shared;
 
 const RETRY: Duration = Duration::from_micros(JOURNAL_RETRY_US);
@@ -184,6 +185,7 @@ impl Journal {
             generation: 0,
             is_temporary: false,
             options: Options::of(shared),
+            grouping: Grouping::default(),
             told: None,
         };
         loop {
@@ -262,6 +264,7 @@ struct Writing<'a> {
     /// The files are for one rewrite only, with `appendonly no`.
     is_temporary: bool,
     options: Options,
+    grouping: Grouping,
     /// How far the files were, and what they still needed of the log, when that was told last.
     told: Option<(Option<Reached>, u64)>,
 }
@@ -455,10 +458,21 @@ impl Writing<'_> {
         }
         let (options, now) = (self.writer_options(), self.shared.server.clock.now());
         let Some(writer) = &mut self.writer else { return Rest::UntilWoken };
+        let (before, wanted) = (writer.position(), writer.consumer().log().end());
+        if options.policy == Policy::Always
+            && let Some(awaited) = self.grouping.awaited(wanted - before, now.mono_us)
+            && !writer.consumer().is_ready(before + awaited.bytes - 1, waker)
+        {
+            return Rest::For(awaited.time);
+        }
         writer.set_options(options);
         writer.want_sync(self.shared.server.gates.wanted_to());
-        let (before, wanted) = (writer.position(), writer.consumer().log().end());
+        let safe_before = writer.watermarks().synced_to();
         let progress = writer.step(now);
+        if options.policy == Policy::Always && progress.synced_to > safe_before {
+            let ended_us = self.shared.server.clock.mono_us();
+            self.grouping.note_sync(progress.synced_to - safe_before, now.mono_us, ended_us);
+        }
         let sync = progress.sync.map(Errand::Sync);
         let change = progress.change.map(|change| Errand::Change(Box::new(change)));
         for errand in sync.into_iter().chain(change) {
