@@ -15,6 +15,7 @@ use std::sync::atomic::{
 };
 
 use journal::files::{Sizes, Status};
+use parking_lot::Mutex;
 
 use crate::fault::{CmdResult, Fault};
 use crate::server::Server;
@@ -22,7 +23,7 @@ use crate::table::{CommandInfo, Flags};
 use files::Files;
 use loading::Loading;
 use rewriting::Rewriting;
-use saving::SavePurpose;
+use saving::{Instant, SavePurpose};
 
 /// After a save that failed, the save points wait so long before they try again.
 const RETRY_AFTER_S: i64 = 5;
@@ -56,6 +57,8 @@ pub struct Persistence {
     running: AtomicU8,
     /// BGSAVE is to begin as soon as nothing else runs.
     is_save_scheduled: AtomicBool,
+    /// The snapshot of a save that the host has not come to yet.
+    begun: Mutex<Option<Instant>>,
     /// Unix seconds of the last save that succeeded (or of the start), and of the last attempt's beginning.
     saved_at_s: AtomicI64,
     tried_at_s: AtomicI64,
@@ -82,6 +85,7 @@ impl Persistence {
             refusals: AtomicU8::new(0),
             running: AtomicU8::new(0),
             is_save_scheduled: AtomicBool::new(false),
+            begun: Mutex::new(None),
             saved_at_s: AtomicI64::new(now_s),
             tried_at_s: AtomicI64::new(0),
             changes_saved: AtomicU64::new(0),
@@ -264,7 +268,7 @@ impl Server {
             return;
         }
         if state.is_save_scheduled.swap(false, Relaxed) {
-            let _ = self.save_in_background();
+            let _ = self.save_in_background(None);
             return;
         }
         let (changes, elapsed_s) = (self.unsaved_changes(), now_s - state.saved_at_s());
@@ -274,7 +278,7 @@ impl Server {
         let reached = |(seconds, wanted): &(i64, u64)| changes >= *wanted && elapsed_s > *seconds;
         if let Some((seconds, wanted)) = self.save_points().into_iter().find(reached) {
             self.notice(&format!("{wanted} changes in {seconds} seconds. Saving..."));
-            let _ = self.save_in_background();
+            let _ = self.save_in_background(None);
         }
     }
 

@@ -53,7 +53,7 @@ pub(crate) fn bgsave(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -
         return Err(BUSY);
     }
     // What a transaction writes is still to come.
-    if !ctx.is_nested() && ctx.server().save_in_background().is_ok() {
+    if !ctx.is_nested() && ctx.server().save_in_background(ctx.held()).is_ok() {
         reply.simple("Background saving started");
         return Ok(());
     }
@@ -131,6 +131,23 @@ mod tests {
         ] {
             harness.check(command, reply);
         }
+    }
+
+    #[test]
+    fn bgsave_saves_what_there_is_when_it_is_answered() {
+        use crate::persistence::saving::SavePurpose;
+        let mut harness = Harness::new();
+        harness.check("SET before v", "+OK");
+        harness.check("BGSAVE", "+Background saving started");
+        harness.check("MSET after 1 later 2", "+OK");
+        // The thread that saves comes to it only now.
+        let save = harness.server.begin_save(SavePurpose::Snapshot);
+        assert_eq!(save.snapshot.databases().iter().map(|database| database.keys).sum::<usize>(), 1);
+        let (mut walk, mut batch) = (store::Walk::default(), store::SnapshotBatch::default());
+        while save.snapshot.next(&harness.server.keyspace, &mut walk, &mut batch) {}
+        drop(save);
+        let save = harness.server.begin_save(SavePurpose::Snapshot);
+        assert_eq!(save.snapshot.databases().iter().map(|database| database.keys).sum::<usize>(), 3);
     }
 
     #[test]

@@ -31,6 +31,20 @@ pub struct Save {
     changes: u64,
 }
 
+/// A snapshot, with what else there was at its instant.
+pub(crate) struct Instant {
+    snapshot: Snapshot,
+    now_ms: i64,
+    log_offset: u64,
+    place: Option<StreamPlace>,
+    libraries: Arc<LibrarySet>,
+    changes: u64,
+    has_field_ends: bool,
+}
+
+/// Facts that say where in a stream the data are.
+type StreamPlace = [(&'static str, String); 3];
+
 /// What a snapshot is taken for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -71,21 +85,6 @@ impl Save {
     }
 }
 
-/// Every stripe, held for the instant of a snapshot or for longer.
-enum Held<'a, 'k> {
-    Own(Locked<'k>),
-    Lent(&'a Locked<'k>),
-}
-
-impl<'k> Held<'_, 'k> {
-    fn locked(&self) -> &Locked<'k> {
-        match self {
-            Held::Own(held) => held,
-            Held::Lent(held) => held,
-        }
-    }
-}
-
 impl Server {
     /// Saves the data, on the calling thread and those of the host; returns once the file is safe.
     pub fn save(&self) -> Result<(), SaveError> {
@@ -95,10 +94,15 @@ impl Server {
         self.finish_save()
     }
 
-    /// Has the host save the data on another thread.
-    pub fn save_in_background(&self) -> Result<(), SaveError> {
+    /// Has the host save the data on another thread: as they are now, for whoever holds every stripe, and else as they
+    /// are when that thread comes to it.
+    pub fn save_in_background(&self, held: Option<&Locked<'_>>) -> Result<(), SaveError> {
         if !self.persistence.claim(SavePurpose::Snapshot, self.clock.now().unix_ms / 1000) {
             return Err(SaveError::Busy);
+        }
+        // Whoever holds stripes does not wait for the gate (*gate-first*).
+        if let (Some(held), Some(_gate)) = (held, self.replication.following.gate.try_lock()) {
+            *self.persistence.begun.lock() = Some(self.take_instant(SavePurpose::Snapshot, held));
         }
         self.notice("Background saving started");
         self.host.save_in_background();
@@ -118,7 +122,12 @@ impl Server {
     /// Saves the data on the calling thread, which holds every stripe and has claimed the right to.
     pub(crate) fn save_held(&self, held: &mut Locked<'_>) -> Result<(), String> {
         let started = self.clock.now();
-        let save = self.begin_save_of(Held::Lent(held), SavePurpose::Snapshot);
+        let mut instant = self.take_instant(SavePurpose::Snapshot, held);
+        if self.replication.following.is_replica() {
+            // *gate-first*: the log may have a batch of the primary's stream that the data lack.
+            instant.place = None;
+        }
+        let save = self.save_of(instant, SavePurpose::Snapshot);
         let result = self.host.save_held(self, &save, held);
         self.note_saved(&save, started, &result);
         result
@@ -167,15 +176,21 @@ impl Server {
         result
     }
 
-    /// Takes the snapshot, while every stripe is held for a moment. The caller has claimed it.
+    /// Takes the snapshot, while every stripe is held for a moment, unless whoever asked for it has. The caller has
+    /// claimed it.
     pub fn begin_save(&self, purpose: SavePurpose) -> Save {
-        let following = &self.replication.following;
-        let _gate = following.gate.lock();
-        let _long = self.keyspace.hold_long();
-        self.begin_save_of(Held::Own(self.keyspace.lock_all()), purpose)
+        let begun = self.persistence.begun.lock().take();
+        let instant = begun.unwrap_or_else(|| {
+            let _gate = self.replication.following.gate.lock();
+            let _long = self.keyspace.hold_long();
+            let held = self.keyspace.lock_all();
+            self.take_instant(purpose, &held)
+        });
+        self.save_of(instant, purpose)
     }
 
-    fn begin_save_of(&self, held: Held<'_, '_>, purpose: SavePurpose) -> Save {
+    /// The instant of a snapshot: now, with every stripe held.
+    fn take_instant(&self, purpose: SavePurpose, held: &Locked<'_>) -> Instant {
         let now_ms = self.clock.now().unix_ms;
         let changes = self.total(|stats| &stats.dirty);
         let log_offset = match purpose {
@@ -183,18 +198,17 @@ impl Server {
             SavePurpose::Rewrite => self.log.begin_file(),
             SavePurpose::Sync => self.log.forget_db(),
         };
-        let place = match &held {
-            // *gate-first*: the log may have a batch of the primary's stream that the data lack.
-            Held::Lent(_) if self.replication.following.is_replica() => None,
-            _ => self.stream_place(log_offset),
-        };
+        let place = self.stream_place(log_offset);
         let libraries = self.scripting.functions.current();
-        let snapshot =
-            self.keyspace.begin_snapshot(held.locked()).expect("one-save: whoever saves has claimed it");
+        let snapshot = self.keyspace.begin_snapshot(held).expect("one-save: whoever saves has claimed it");
         // Before anybody can change what is in the snapshot.
         let timed = |database: &store::SnapshotDb| self.keyspace.size(database.db, now_ms).timed_hashes > 0;
         let has_field_ends = snapshot.databases().iter().any(timed);
-        drop(held);
+        Instant { snapshot, now_ms, log_offset, place, libraries, changes, has_field_ends }
+    }
+
+    fn save_of(&self, instant: Instant, purpose: SavePurpose) -> Save {
+        let Instant { snapshot, now_ms, log_offset, place, libraries, changes, has_field_ends } = instant;
         let state = &self.persistence;
         state
             .keys_total
@@ -240,7 +254,7 @@ impl Server {
 
     /// Where in a stream the data of this instant are, so that who loads them may go on from there; nothing if no stream
     /// has all changes.
-    fn stream_place(&self, log_offset: u64) -> Option<[(&'static str, String); 3]> {
+    fn stream_place(&self, log_offset: u64) -> Option<StreamPlace> {
         let following = &self.replication.following;
         let db = match following.is_replica() {
             true => following.stream_db(),

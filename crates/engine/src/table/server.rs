@@ -79,7 +79,8 @@ pub const ROWS: &[Command] = &[
     Command {
         name: "bgsave",
         arity: -1,
-        flags: SAVING,
+        // What is saved is what there is at this instant.
+        flags: SAVING.union(Flags::ALL_STRIPES),
         group: Group::Server,
         complexity: "O(1)",
         summary: "Begins to save all data to a file.",
