@@ -374,6 +374,7 @@ mod tests {
             format!("*12\r\n{}", "$1\r\na\r\n".repeat(12)),
         ];
         let other = [
+            "PING\r\n",
             "PING a b\r\n",
             "*1\r\n$04\r\nPING\r\n",
             "*01\r\n$4\r\nPING\r\n",
