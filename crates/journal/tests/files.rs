@@ -371,6 +371,28 @@ fn a_base_is_installed_while_others_write() {
 }
 
 #[test]
+fn a_file_that_was_made_in_vain_goes_with_the_rewrite() {
+    let mut bench = Bench::new(&[]);
+    let (log, mut writer) = bench.begun(OPTIONS);
+    log.append(0, ONE.as_bytes());
+    let _ = bench.step(&mut writer, 0);
+    let at = log.begin_file();
+    put_base(&bench, ONE.as_bytes());
+    bench.install(&mut writer, BaseFormat::Aof, at).expect("a good disk");
+    // Nothing is written between two rewrites.
+    bench.prepare(&mut writer);
+    assert_eq!((bench.text("d/a.aof.3.incr.aof"), log.begin_file()), (String::new(), at));
+    put_base(&bench, ONE.as_bytes());
+    bench.install(&mut writer, BaseFormat::Aof, at).expect("a good disk");
+    assert_eq!(bench.text("d/a.aof.manifest").matches(" type i").count(), 1);
+    assert_eq!(bench.text("d/a.aof.3.incr.aof"), "(missing)");
+    log.append(0, TWO.as_bytes());
+    assert_eq!(bench.step(&mut writer, 0).synced_to, log.end());
+    bench.disk.restart();
+    assert_eq!(bench.read(false).expect("files").0, "|1|02");
+}
+
+#[test]
 fn when_the_file_before_cannot_be_synced_both_are_replaced() {
     for policy in [Policy::EverySecond, Policy::No] {
         let mut bench = Bench::new(&[]);

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use base::clock::Now;
 use base::limits::JOURNAL_RETRY_US;
 
-use super::Writer;
 use super::append::Current;
+use super::{Writer, name_of};
 use crate::error::JournalError;
 use crate::files::backlog::Covered;
 use crate::files::change::{Change, ChangeDone, Work};
@@ -130,6 +130,9 @@ impl Writer {
         } else {
             manifest.install_base(base.clone(), first);
         }
+        // Nothing was written since the current file began: the one that was made for this rewrite is not needed.
+        let spare = self.spare.as_ref().map(|spare| spare.seq);
+        manifest.incrs.retain(|entry| Some(entry.seq) != spare);
         let kept_history_bytes = self.options.kept_history_bytes;
         Ok(self.directory.begin_installing(base, manifest, &self.backlog, kept_history_bytes))
     }
@@ -150,6 +153,10 @@ impl Writer {
             }
             Work::Install(_) if is_listed => {
                 self.pending = None;
+                // As long as the manifest before may count, its file has to be there.
+                if let Some(spare) = self.spare.take().filter(|_| done.result.is_ok()) {
+                    let _ = self.directory.remove(&name_of(&*spare.file));
+                }
                 self.recount();
                 self.base_bytes = self.sizes().current_bytes;
             }
