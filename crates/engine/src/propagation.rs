@@ -272,7 +272,11 @@ impl Ctx<'_> {
     #[inline]
     pub(crate) fn tell_words(&mut self, info: &CommandInfo, args: Args<'_>, work: impl FnOnce(&mut Self)) {
         if !self.is_journaled() {
-            return work(self);
+            work(self);
+            if self.reads_unsynced_stream() {
+                self.observe_command(info, args, false);
+            }
+            return;
         }
         let is_gating = self.server().gates.is_kept();
         if is_gating {

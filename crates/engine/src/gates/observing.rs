@@ -111,9 +111,36 @@ impl Ctx<'_> {
         }
     }
 
+    /// True if a client may read here what a primary has sent and what is not safe here yet.
+    #[inline]
+    pub(crate) fn reads_unsynced_stream(&mut self) -> bool {
+        let server = self.server();
+        server.gates.is_kept() && server.replication.following.is_replica() && !self.worker().copies_primary
+    }
+
+    /// The primary's command of these words is about to be run, under its stripes. Its record is in the log.
+    pub(crate) fn observe_primary(&mut self, info: &CommandInfo, args: Args<'_>) {
+        let server = self.server();
+        if !server.gates.is_kept() || !info.spec.flags.intersects(Flags::WRITE.union(Flags::MAY_REPLICATE)) {
+            return;
+        }
+        // Whoever applies the stream holds its gate: the log ends with what is being applied.
+        let (end, synced_to) = (server.log.end(), server.gates.synced_to());
+        let unsynced = &server.gates.unsynced;
+        if !info.has_keys() || info.spec.categories.contains(Categories::SCRIPTING) {
+            return unsynced.add_everything(end);
+        }
+        let _ = info.each_key(args, &mut |index, access| {
+            if !access.intersects(KeyAccess::NOT_KEY.union(KeyAccess::RO)) {
+                unsynced.add(self.position(args.at(index)), end, synced_to);
+            }
+        });
+    }
+
     /// The reply may tell of anything that was executed.
     pub(crate) fn observe_everything(&mut self) {
-        if self.is_journaled() && self.server().gates.is_kept() {
+        let is_told = self.is_journaled() || self.reads_unsynced_stream();
+        if is_told && self.server().gates.is_kept() {
             let end = self.server().log.end();
             self.worker().observed.raise(end);
         }

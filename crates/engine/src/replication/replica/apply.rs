@@ -85,6 +85,7 @@ impl Applier {
                 Step::Pass => {}
                 Step::Unknown => note_error(server, &args[0], b"it is not known here"),
                 Step::Run(info, position) => {
+                    ctx.observe_primary(info, args);
                     let mark = self.out.mark();
                     let mut reply = Reply::new(&mut self.out, Proto::V2);
                     let result = ctx.call_untimed(info, args, position, &mut reply);

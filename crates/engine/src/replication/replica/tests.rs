@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{Applier, LinkState, Primary, StreamBatch, StreamReader};
 use crate::clients::Peer;
+use crate::gates::Reached;
 use crate::testing::Harness;
 
 const LANES: usize = 2;
@@ -62,6 +63,40 @@ fn apply(appliers: &mut [Applier], server: &crate::server::Server, batch: &Strea
             applier.run(server, batch, round, lane);
         }
     }
+}
+
+#[test]
+fn reads_wait_for_what_the_primary_sent_and_is_not_safe_here() {
+    let mut replica = Replica::new(&[("appendonly", "yes"), ("durability", "always")]);
+    let gates = replica.harness.server.clone();
+    let synced = |to| gates.gates.set_reached(Some(Reached { written_to: to, synced_to: to }));
+    synced(0);
+    replica.take(&stream_of(&["SELECT 0", "SET other 1", "RPUSH list a"]));
+    synced(gates.log.end());
+    replica.take(&stream_of(&["SET key 1", "PING"]));
+    let end = gates.log.end();
+    for (line, waits) in [
+        ("GET key", true),
+        ("EXISTS other key", true),
+        ("DBSIZE", true),
+        ("GET other", false),
+        ("LRANGE list 0 -1", false),
+        ("GET none", false),
+        ("PING", false),
+    ] {
+        assert_eq!(replica.harness.reply(line).waits_for(), waits.then_some(end), "{line}");
+    }
+    synced(end);
+    assert_eq!(replica.harness.reply("GET key").waits_for(), None);
+    replica.take(&stream_of(&["MULTI", "SET a 1", "DEL list", "EXEC"]));
+    let end = gates.log.end();
+    for (line, waits) in [("GET a", true), ("LLEN list", true), ("GET key", false)] {
+        assert_eq!(replica.harness.reply(line).waits_for(), waits.then_some(end), "{line}");
+    }
+    replica.take(&stream_of(&["FLUSHALL"]));
+    assert_eq!(replica.harness.reply("GET key").waits_for(), Some(gates.log.end()));
+    replica.check("CLIENT DURABILITY none", "+OK");
+    assert_eq!(replica.harness.reply("GET key").waits_for(), None);
 }
 
 #[test]
