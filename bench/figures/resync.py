@@ -1,6 +1,6 @@
 """A replica's outage: how long it takes to follow again after 60 seconds (`--quick` 15) of 20,000 writes a second.
 
-Default settings, but append-only files are on. The replica's process is stopped, its connection is ended at the primary, and after the
+Default settings: no append-only files. The replica's process is stopped, its connection is ended at the primary, and after the
 outage the process goes on. The figure is the time from then until the replica has all that was written before; where the primary's count
 of full synchronizations rose, the cell says so.
 """
@@ -16,7 +16,6 @@ from servers import Server, running
 
 NAME = "resync"
 KEYS = 1_000_000
-FILES = ["--appendonly", "yes"]
 
 
 def measure(run):
@@ -25,10 +24,10 @@ def measure(run):
     for program in run.programs:
         run.progress(program.name)
         threads = PROBE_WORKERS if program.is_halcyon else 1
-        with running([program], FILES, threads=threads, cpus=PROBE_CPUS) as [primary]:
+        with running([program], threads=threads, cpus=PROBE_CPUS) as [primary]:
             load_keys(primary, KEYS)
             follower = ["--replicaof", "127.0.0.1", str(primary.port)]
-            replica = Server(program, [*FILES, *follower], threads=threads, cpus=PROBE_CPUS)
+            replica = Server(program, follower, threads=threads, cpus=PROBE_CPUS)
             with contextlib.closing(Stopping(replica)):
                 run.attempt([row], program.name, lambda: [once(primary, replica, outage_s)])
 

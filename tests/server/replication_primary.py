@@ -299,7 +299,7 @@ def primary_sync_is_bounded():
 def primary_cuts_slow_replicas_off():
     """a replica that does not read is cut off at its limit of unsent bytes; the others do not notice"""
     value = b"v" * 100_000
-    limit = ["--client-output-buffer-limit", "replica", "20mb", 0, 0]
+    limit = ["--client-output-buffer-limit", "replica", "20mb", 0, 0, "--repl-backlog-disk-size", 0]
     path = next(iter(programs().values()))
     with followed(path, *limit) as (server, client, _, replica):
         with FakeReplica(server) as slow:

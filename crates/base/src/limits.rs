@@ -229,6 +229,25 @@ pub const REPLICA_BATCH_US: u64 = 1_000;
 /// The stream since a full synchronization's instant that is kept in memory; more of it goes to the disk.
 pub const SYNC_LOG_BYTES_MAX: u64 = 16 * MIB;
 
+/// Most of the stream that is kept on the disk for replicas that are away, unless `repl-backlog-disk-size` says otherwise.
+pub const REPL_BACKLOG_DISK_BYTES_DEFAULT: u64 = 1024 * MIB;
+
+/// Size of one of the files that this is kept in; and how many there are at least, since whole files are dropped.
+pub const BACKLOG_CHUNK_BYTES_MAX: u64 = 64 * MIB;
+
+/// As above.
+pub const BACKLOG_CHUNKS_MIN: u64 = 8;
+
+/// What of this memory may hold while the disk is slower than what is written: as much as a slow replica may by Redis's
+/// default.
+pub const BACKLOG_MEMORY_BYTES_MAX: u64 = 256 * MIB;
+
+/// Time until the disk is tried again after it failed to keep the stream, in milliseconds.
+pub const BACKLOG_RETRY_MS: i64 = 10_000;
+
+/// Replicas that are gone and for whom the stream is kept.
+pub const REPLICAS_REMEMBERED_MAX: usize = 64;
+
 /// What a slow replica may keep in memory where `client-output-buffer-limit` sets no bound.
 pub const REPLICA_KEPT_BYTES_MAX: u64 = 1024 * MIB;
 
@@ -265,6 +284,9 @@ pub const SYNC_AWAITED_US_MAX: u64 = 1_000;
 /// Bytes of append-only files that a rewrite made superfluous and that are kept all the same, for replicas that fell
 /// behind.
 pub const JOURNAL_HISTORY_BYTES: u64 = 256 * MIB;
+
+/// Length of a stream's id: hex digits.
+pub const STREAM_ID_BYTES: usize = 40;
 
 /// Longest line of a manifest that is read, as Redis has it.
 pub const MANIFEST_LINE_BYTES_MAX: usize = 1024;

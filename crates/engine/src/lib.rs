@@ -32,6 +32,7 @@ pub mod reply;
 pub mod scripting;
 pub mod server;
 pub mod session;
+pub mod shutdown;
 pub mod slowlog;
 pub mod stats;
 pub mod switches;

@@ -24,6 +24,7 @@ use crate::pubsub::{self, Channels, EventMask};
 use crate::replication::Replication;
 use crate::scripting::Scripting;
 use crate::session::Session;
+use crate::shutdown::Shutdown;
 use crate::slowlog::Slowlog;
 use crate::stats::{CommandTotals, Counter, ErrorStats, HISTOGRAM_BUCKETS, Rate, WorkerStats};
 use crate::table::{CommandId, Registry, registry_for};
@@ -61,6 +62,19 @@ impl Pause {
         if !active || until_ms > self.until_ms.load(Relaxed) {
             self.until_ms.store(until_ms, Relaxed);
         }
+    }
+
+    /// Pauses for as long as it takes; what was paused before, for [`Pause::restore`].
+    pub(crate) fn hold(&self, mode: PauseMode, now_ms: i64) -> (i64, bool) {
+        let before = (self.until_ms.load(Relaxed), self.all.load(Relaxed));
+        self.start(i64::MAX, mode, now_ms);
+        before
+    }
+
+    /// Ends what [`Pause::hold`] began; a pause before it goes on.
+    pub(crate) fn restore(&self, (until_ms, all): (i64, bool)) {
+        self.all.store(all, Relaxed);
+        self.until_ms.store(until_ms, Relaxed);
     }
 
     /// Ends it.
@@ -306,6 +320,8 @@ pub struct Server {
     pub slowlog: Slowlog,
     /// CLIENT PAUSE.
     pub pause: Pause,
+    /// SHUTDOWN.
+    pub shutdown: Shutdown,
     /// Facts of the process.
     pub process: Process,
     /// The threads around the engine.
@@ -379,6 +395,7 @@ impl Server {
             errors: ErrorStats::default(),
             slowlog: Slowlog::default(),
             pause: Pause::default(),
+            shutdown: Shutdown::default(),
             rates: Mutex::default(),
             started,
             active_expire: AtomicBool::new(true),

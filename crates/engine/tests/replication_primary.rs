@@ -6,7 +6,7 @@ use std::task::Waker;
 use engine::output::Output;
 use engine::replication::primary::{Feed, Next};
 use engine::testing::Harness;
-use journal::storage::{Faults, SimulatedStorage};
+use journal::storage::{Faults, SimulatedStorage, Storage};
 use rdb::Piece;
 
 /// What the feed sends until it waits for something.
@@ -274,9 +274,122 @@ fn a_backlog_ends_when_nobody_comes_back() {
     harness.on(3).check(&format!("PSYNC {id} 1"), "");
 }
 
+/// Ends the connection of a replica.
+fn detach(harness: &Harness, feed: Box<Feed>) {
+    let client = feed.replica.client.clone();
+    drop(feed);
+    harness.server.replication.replicas.detach(&harness.server, &client);
+}
+
+/// The stream's id, and an attached replica's feed after it has acknowledged all of it.
+fn attach_and_acknowledge(harness: &mut Harness) -> (String, u64, Box<Feed>) {
+    harness.run("SET before 1");
+    let mut feed = attach(harness);
+    harness.run("SET known 1");
+    pump(harness, &mut feed);
+    // Its synchronization is over.
+    harness.server.replication.replicas.syncs.tend_spools();
+    let (id, end) = (harness.server.replication.ids.lock().id.clone(), harness.server.log.end());
+    harness.on(1).run(&format!("REPLCONF ACK {end}"));
+    harness.on(0);
+    (id, end, feed)
+}
+
+/// Writes 40 MB, with what is done every now and then in between; the commands, as the stream should have them.
+fn write_much(harness: &mut Harness, storage: &SimulatedStorage) -> Vec<u8> {
+    let (value, mut written) = ("v".repeat(10_000), Vec::new());
+    for number in 0..4_000 {
+        let key = format!("key:{number}");
+        harness.run(&format!("SET {key} {value}"));
+        resp::write_command(&mut written, [b"SET", key.as_bytes(), value.as_bytes()]);
+        if number % 100 == 0 {
+            harness.server.tend_disk_backlog(storage);
+        }
+    }
+    written
+}
+
+#[test]
+fn a_long_outage_is_made_up_from_the_disk() {
+    let (mut harness, storage) = (harness(), SimulatedStorage::new(1));
+    let (id, end, feed) = attach_and_acknowledge(&mut harness);
+    harness.server.tend_disk_backlog(&storage);
+    detach(&harness, feed);
+    let written = write_much(&mut harness, &storage);
+    let in_memory = harness.server.log.kept_bytes();
+    assert!(in_memory < 20 << 20, "{in_memory} bytes in memory");
+    assert!(storage.list(".".as_ref()).is_ok_and(|names| names.is_empty()), "its files have no names");
+    harness.on(2).run("REPLCONF listening-port 7001 capa psync2");
+    assert_eq!(harness.run(&format!("PSYNC {id} {}", end + 1)), format!("+CONTINUE {id}"));
+    let mut feed = harness.feed.take().expect("a replica");
+    let (sent, next) = pump(&mut harness, &mut feed);
+    assert!(sent == written && matches!(next, Next::Wake), "{} of {} bytes", sent.len(), written.len());
+    // Once it has acknowledged that, nobody lacks anything.
+    let end = harness.server.log.end();
+    harness.on(2).run(&format!("REPLCONF ACK {end}"));
+    harness.server.tend_disk_backlog(&storage);
+    assert!(harness.on(0).run("INFO replication").contains("repl_backlog_disk_bytes:0\r\n"));
+    assert!(harness.server.log.kept_bytes() < 3 << 20);
+    let stats = harness.run("INFO stats");
+    assert!(stats.contains("sync_full:1\r\nsync_partial_ok:1\r\n"), "{stats}");
+}
+
+#[test]
+fn nothing_is_kept_on_the_disk_while_all_acknowledge() {
+    let (mut harness, storage) = (harness(), SimulatedStorage::new(1));
+    let (_, _, mut feed) = attach_and_acknowledge(&mut harness);
+    // At the first call.
+    storage.crash_after(1);
+    for _ in 0..10 {
+        let value = "v".repeat(1 << 20);
+        for _ in 0..5 {
+            harness.run(&format!("SET k {value}"));
+        }
+        pump(&mut harness, &mut feed);
+        let end = harness.server.log.end();
+        harness.on(1).run(&format!("REPLCONF ACK {end}"));
+        harness.on(0);
+        harness.server.tend_disk_backlog(&storage);
+    }
+    assert!(!storage.has_crashed(), "the disk was used");
+    assert!(harness.server.log.kept_bytes() < 8 << 20);
+}
+
+#[test]
+fn what_is_kept_on_the_disk_has_its_bounds() {
+    // Too little room, none, a disk that fails, and one who does not come back in time.
+    for (option, value, fails, away_ms) in [
+        ("repl-backlog-disk-size", "10mb", false, 0),
+        ("repl-backlog-disk-size", "0", false, 0),
+        ("repl-backlog-disk-size", "1gb", true, 0),
+        ("repl-backlog-ttl", "5", false, 6_000),
+    ] {
+        let mut harness = Harness::with_config(&[("repl-diskless-sync", "no"), (option, value)]);
+        let storage = SimulatedStorage::new(1);
+        let (id, end, feed) = attach_and_acknowledge(&mut harness);
+        harness.server.tend_disk_backlog(&storage);
+        detach(&harness, feed);
+        if fails {
+            storage.set_faults(Faults { write: 1000, other: 1000, ..Faults::default() });
+        }
+        harness.advance_ms(away_ms);
+        write_much(&mut harness, &storage);
+        harness.server.tend_disk_backlog(&storage);
+        let state = harness.run("INFO replication");
+        let bytes = state.split_once("repl_backlog_disk_bytes:").and_then(|(_, rest)| rest.split_once('\r'));
+        let bytes: u64 = bytes.and_then(|(bytes, _)| bytes.parse().ok()).expect("a field of INFO");
+        assert!(bytes <= 10 << 20, "{option} {value}: {bytes}");
+        assert!(harness.server.log.kept_bytes() < 20 << 20, "{option} {value}");
+        harness.on(2).run("REPLCONF listening-port 7001");
+        assert_eq!(harness.run(&format!("PSYNC {id} {}", end + 1)), "", "{option} {value}");
+        assert!(harness.on(0).run("INFO stats").contains("sync_partial_err:1"), "{option} {value}");
+    }
+}
+
 #[test]
 fn a_slow_replica_keeps_the_log_and_a_lost_one_does_not() {
-    let mut harness = harness();
+    let off = [("repl-diskless-sync", "no"), ("repl-backlog-disk-size", "0")];
+    let mut harness = Harness::with_config(&off);
     let mut feed = attach(&mut harness);
     let value = "v".repeat(10_000);
     for _ in 0..500 {

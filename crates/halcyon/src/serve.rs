@@ -14,6 +14,8 @@ use engine::cluster_face::Identity;
 use engine::config::Config;
 use engine::replication::replica::Primary;
 use engine::server::{Process, Server};
+use engine::shutdown::ShutdownWish;
+use journal::manifest::StreamEnd;
 use journal::storage::RealStorage;
 use parking_lot::Mutex;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -289,8 +291,11 @@ fn start_journal(
 /// Writes what is still to be written. Nobody is answered any more.
 fn end_journal(shared: &Shared, journal: &Journal) -> Result<(), String> {
     let are_kept = shared.server.persistence.files.are_kept();
+    let server = &shared.server;
+    // Nothing comes by a link any more either.
+    let _gate = server.replication.following.gate.lock();
     journal
-        .close()
+        .close(server.stream_end(server.log.end()))
         .map_err(|reason| format!("The last of the append-only files could not be written: {reason}"))?;
     if are_kept {
         tracing::info!("The append-only files are safe");
@@ -339,6 +344,9 @@ fn start_loading(
 fn load_appended(server: &Server, journal: &Journal) -> Result<(), String> {
     let names = persistence::names(&server.config)?;
     let recovered = persistence::recover::recover(server, &persistence::disk::disk(), &names)?;
+    if let Some(StreamEnd { id, offset, db }) = recovered.stream() {
+        server.resume_at(id, *offset, *db as usize);
+    }
     journal.adopt(recovered)?;
     server.want_files(true);
     server.persistence.files.set_recovering(false);
@@ -384,18 +392,12 @@ fn watch_signals(notify: Sender<Notice>) -> Result<(), String> {
         .map_err(|error| format!("Can't start the signal thread: {error}"))
 }
 
-/// Saves where save points ask for it, and ends the process unless that fails.
-fn shut_down(shared: &Arc<Shared>) {
-    let shared = shared.clone();
+/// Ends the process as the directive for the signal says, unless that fails.
+fn shut_down(shared: &Arc<Shared>, directive: &str) {
+    let (shared, wish) = (shared.clone(), ShutdownWish::of_words(&shared.server.config.list(directive)));
+    // What went wrong is in the log.
     let work = move || {
-        let server = &shared.server;
-        if let Some(risk) = server.files_at_risk() {
-            tracing::warn!("The server goes on: {risk}. SHUTDOWN FORCE ends it all the same.");
-        } else if server.save_points().is_empty() {
-            server.host.shutdown();
-        } else if server.save_and_shut_down(false).is_err() {
-            tracing::warn!("The data is not saved, so the server goes on. SHUTDOWN NOSAVE ends it without.");
-        }
+        let _ = shared.server.shut_down(wish);
     };
     thread::Builder::new().name("shutdown".to_owned()).spawn(work).expect("thread-limit: one more thread");
 }
@@ -414,9 +416,15 @@ fn supervise(shared: &Arc<Shared>, notices: &Receiver<Notice>, workers: usize) -
             Err(RecvTimeoutError::Disconnected) => break,
             Ok(Notice::Signal(SIGHUP)) => {}
             Ok(Notice::Signal(signal)) => {
-                let name = if signal == SIGINT { "SIGINT" } else { "SIGTERM" };
+                let (name, directive) = match signal {
+                    SIGINT => ("SIGINT", "shutdown-on-sigint"),
+                    _ => ("SIGTERM", "shutdown-on-sigterm"),
+                };
+                if signal == SIGINT && shared.server.shutdown.is_going() {
+                    return Err("received SIGINT again while shutting down, so it ends at once".to_owned());
+                }
                 tracing::info!("Received {name}, shutting down");
-                shut_down(shared);
+                shut_down(shared, directive);
             }
             Ok(Notice::ThreadEnded { name, panicked: true }) => {
                 return Err(format!(

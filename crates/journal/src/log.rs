@@ -68,10 +68,12 @@ struct State {
     end: u64,
     /// The database of the last record; None: the next record is preceded by a SELECT whatever its database.
     db: Option<u32>,
+    /// Records come with the SELECTs that they need ([`Log::append_stream`]); nobody may ask for more.
+    is_stream: bool,
     /// The next record starts a piece of its own.
     cut: bool,
     /// Where files are to begin; increasing. Those that nobody can read from any more are dropped with the pieces.
-    file_starts: VecDeque<u64>,
+    file_starts: VecDeque<FileStart>,
     pieces: VecDeque<Piece>,
     open: Open,
     spare: Vec<Arc<Segment>>,
@@ -83,6 +85,14 @@ struct State {
     segment_bytes: usize,
     backlog_bytes: u64,
     select: Vec<u8>,
+}
+
+/// Where a file is to begin.
+#[derive(Clone, Copy, Debug)]
+struct FileStart {
+    offset: u64,
+    /// The database that is selected there without a SELECT that follows.
+    db: Option<u32>,
 }
 
 /// The segment that small records are copied to.
@@ -116,8 +126,8 @@ struct Place {
     /// It needs everything from here on.
     offset: u64,
     is_required: bool,
-    /// What it needs stays, but holds nobody up.
-    is_retaining: bool,
+    /// So many bytes before the end stay if it needs them, but hold nobody up.
+    retained_bytes_max: u64,
     /// It sleeps until there is something at or after the offset.
     asleep: Option<(u64, Waker)>,
 }
@@ -129,6 +139,7 @@ impl Log {
         let state = State {
             end: start_offset,
             db: None,
+            is_stream: false,
             cut: true,
             file_starts: VecDeque::new(),
             pieces: VecDeque::new(),
@@ -234,25 +245,42 @@ impl Log {
     }
 
     /// Has the next record preceded by SELECT, as a new replica needs it, which starts at the returned offset. Exact,
-    /// that is with no record in between, if all stripes are held.
+    /// that is with no record in between, if all stripes are held. What another server appends stays as it is.
     pub fn forget_db(&self) -> u64 {
         let mut state = self.tail.state.lock();
-        state.db = None;
-        state.cut = true;
-        state.end
+        state.forget_db()
+    }
+
+    /// Says whether the log is the stream of another server from here on ([`Log::append_stream`]), and which database is
+    /// selected there, if it is. Otherwise the next record is preceded by SELECT.
+    pub fn set_stream(&self, db: Option<u32>) {
+        let mut state = self.tail.state.lock();
+        (state.is_stream, state.db, state.cut) = (db.is_some(), db, true);
     }
 
     /// As [`Log::forget_db`], and has whoever writes the log to files begin a new one at the returned offset
     /// ([`Consumer::read`] tells). A snapshot that is to replace the files before it starts with this.
     pub fn begin_file(&self) -> u64 {
         let mut state = self.tail.state.lock();
-        state.db = None;
-        state.cut = true;
-        let end = state.end;
-        if state.file_starts.back() != Some(&end) {
-            state.file_starts.push_back(end);
+        let offset = state.forget_db();
+        let db = state.db;
+        if state.file_starts.back().is_none_or(|last| last.offset != offset) {
+            state.file_starts.push_back(FileStart { offset, db });
         }
-        end
+        offset
+    }
+
+    /// True if the log is the stream of another server.
+    pub fn is_stream(&self) -> bool {
+        self.tail.state.lock().is_stream
+    }
+
+    /// The database that a file which begins at `offset` has to select, since nothing that follows does: in the stream of
+    /// another server.
+    pub fn file_db(&self, offset: u64) -> Option<u32> {
+        let state = self.tail.state.lock();
+        let start = state.file_starts.iter().find(|start| start.offset == offset);
+        start.map_or_else(|| state.db.filter(|_| state.is_stream && state.end == offset), |start| start.db)
     }
 
     /// The database that is selected at the end; none if the next record is preceded by a SELECT.
@@ -285,7 +313,7 @@ impl Log {
         state.generation += 1;
         let wakers = state.wake_all();
         for place in state.consumers.iter_mut().flatten() {
-            (place.is_required, place.is_retaining) = (false, false);
+            (place.is_required, place.retained_bytes_max) = (false, 0);
         }
         self.tail.end.store(offset, Ordering::Release);
         self.publish_held(&state);
@@ -310,6 +338,15 @@ impl State {
         self.pieces.front().map_or(self.end, |piece| piece.start)
     }
 
+    /// Has the next record preceded by SELECT, unless it brings what it needs; the end.
+    fn forget_db(&mut self) -> u64 {
+        if !self.is_stream {
+            self.db = None;
+        }
+        self.cut = true;
+        self.end
+    }
+
     fn held_from(&self) -> u64 {
         let required = self.consumers.iter().flatten().filter(|place| place.is_required);
         required.map(|place| place.offset).min().unwrap_or(u64::MAX)
@@ -317,8 +354,11 @@ impl State {
 
     /// What some consumer keeps from being dropped.
     fn needed_from(&self) -> u64 {
-        let keeping = self.consumers.iter().flatten().filter(|place| place.is_required || place.is_retaining);
-        keeping.map(|place| place.offset).min().unwrap_or(u64::MAX)
+        let keeps_from = |place: &Place| match place.is_required {
+            true => place.offset,
+            false => place.offset.max(self.end.saturating_sub(place.retained_bytes_max)),
+        };
+        self.consumers.iter().flatten().map(keeps_from).min().unwrap_or(u64::MAX)
     }
 
     /// Copies records to the open piece, or to a new one if there is none or no room. What became free by that.
@@ -391,7 +431,7 @@ impl State {
             dropped.extend(self.recycle(piece.bytes));
         }
         let start = self.start();
-        while self.file_starts.front().is_some_and(|file_start| *file_start < start) {
+        while self.file_starts.front().is_some_and(|file_start| file_start.offset < start) {
             self.file_starts.pop_front();
         }
         dropped

@@ -17,10 +17,13 @@
 //! leaves it out when it writes a manifest of its own: then nothing is known of the bytes. Without `startoffset` the file
 //! was made before it was known where it would begin: where the one before it ends, which is still written to as long as
 //! this one is empty. `halcyon-prefix` says how many bytes at the file's start are a SELECT that stands in a file before, too.
+//!
+//! A comment at the end, `# halcyon-stream ID OFFSET DB`, says that the files end at this offset of that stream, in which
+//! the database is selected: who stopped in order has written it, and it is void once the files go on.
 
 use std::fmt;
 
-use base::limits::MANIFEST_LINE_BYTES_MAX;
+use base::limits::{MANIFEST_LINE_BYTES_MAX, STREAM_ID_BYTES};
 use resp::{Args, Batch, DecodeLimits, Decoder};
 
 /// What a file is for.
@@ -102,6 +105,30 @@ pub struct Manifest {
     pub incrs: Vec<Entry>,
     /// The files that are to be removed.
     pub history: Vec<Entry>,
+    /// The stream that ends with the files, if they were ended in order.
+    pub stream: Option<StreamEnd>,
+}
+
+/// Where in which stream the files end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamEnd {
+    /// The stream: 40 characters.
+    pub id: String,
+    /// Offset after its last byte.
+    pub offset: u64,
+    /// The database that is selected there.
+    pub db: u32,
+}
+
+const STREAM: &str = "# halcyon-stream ";
+
+impl StreamEnd {
+    fn parse(line: &[u8]) -> Option<StreamEnd> {
+        let mut words = std::str::from_utf8(line).ok()?.strip_prefix(STREAM)?.split_ascii_whitespace();
+        let id = words.next().filter(|id| id.len() == STREAM_ID_BYTES)?.to_owned();
+        let (offset, db) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+        words.next().is_none().then_some(StreamEnd { id, offset, db })
+    }
 }
 
 /// Why a manifest cannot be read.
@@ -137,7 +164,10 @@ impl Manifest {
         }
         for (at, line) in text.split_inclusive(|byte| *byte == b'\n').enumerate() {
             let added = match line.first() {
-                Some(b'#') => Ok(()),
+                Some(b'#') => {
+                    manifest.stream = StreamEnd::parse(line).or(manifest.stream.take());
+                    Ok(())
+                }
                 _ => parse_line(line).and_then(|entry| manifest.add(entry)),
             };
             added.map_err(|reason| {
@@ -181,6 +211,9 @@ impl Manifest {
                 text.push_str(&format!(" halcyon-prefix {}", entry.prefix_bytes));
             }
             text.push('\n');
+        }
+        if let Some(StreamEnd { id, offset, db }) = &self.stream {
+            text.push_str(&format!("{STREAM}{id} {offset} {db}\n"));
         }
         text
     }
@@ -332,6 +365,7 @@ mod tests {
             "file \"my file.1.incr.aof\" seq 1 type i startoffset 5 endoffset 9 halcyon-bytes 40 halcyon-prefix 2\n",
             "file \"q\\\"\\xc3\\xa4.aof\" seq 3 type i\n",
             "file appendonly.aof seq 1 type b\n",
+            "file a.1.incr.aof seq 1 type i\n# halcyon-stream 0123456789012345678901234567890123456789 77 3\n",
         ];
         for text in texts {
             let manifest = Manifest::parse(text.as_bytes()).unwrap_or_else(|error| panic!("{text}: {error}"));
@@ -344,7 +378,9 @@ mod tests {
         let odd = b"# a comment\n  TYPE incremental Seq 4 new value FILE 'its' \r\n";
         let manifest = Manifest::parse(odd).expect("keys in any case and order");
         assert_eq!(manifest.format(), "file its seq 4 type i\n");
-        assert_eq!(Manifest::parse(b"# nothing\n"), Ok(Manifest::default()));
+        for odd in ["# nothing\n", "# halcyon-stream short 1 0\n", "# halcyon-stream\n"] {
+            assert_eq!(Manifest::parse(odd.as_bytes()), Ok(Manifest::default()), "{odd}");
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use crate::aof::{AofError, AofReader, Damage, Flaw, Record, put_cut};
 use crate::error::JournalError;
 use crate::files::{Covered, Directory};
-use crate::manifest::Entry;
+use crate::manifest::{Entry, StreamEnd};
 use crate::storage::{StoredFile, append_all};
 
 /// What comes next.
@@ -127,6 +127,13 @@ pub struct Recovered {
 }
 
 impl Recovered {
+    /// The stream that ends with the files, if they are as they were when that was noted.
+    pub fn stream(&self) -> Option<&StreamEnd> {
+        let is_end =
+            |stream: &&StreamEnd| self.summary.is_exact && self.summary.end_offset == Some(stream.offset);
+        self.directory.stream().filter(is_end)
+    }
+
     /// Of a directory that was just made, where there is nothing to read.
     pub fn of_new(directory: Directory) -> Result<Recovered, JournalError> {
         let mut recovery = Recovery::new(directory, false)?;

@@ -7,7 +7,7 @@ use base::clock::Now;
 use journal::JournalError;
 use journal::files::{Directory, Names, Policy, Progress, Writer, WriterOptions};
 use journal::log::{Log, LogLimits};
-use journal::manifest::BaseFormat;
+use journal::manifest::{BaseFormat, StreamEnd};
 use journal::recover::{FileFacts, Item, Recovered, Recovery, Summary};
 use journal::storage::{Faults, SimulatedStorage, Storage, append_all};
 
@@ -15,8 +15,13 @@ const SELECT: &str = "*2\r\n$6\r\nSELECT\r\n$1\r\n0\r\n";
 const ONE: &str = "*2\r\n$4\r\nINCR\r\n$1\r\n1\r\n";
 const TWO: &str = "*2\r\n$4\r\nINCR\r\n$1\r\n2\r\n";
 const EMPTY_RDB: &[u8] = b"REDIS0009\xff\0\0\0\0\0\0\0\0";
-const OPTIONS: WriterOptions =
-    WriterOptions { policy: Policy::Always, timestamps: false, checksums: false, kept_history_bytes: 0 };
+const OPTIONS: WriterOptions = WriterOptions {
+    policy: Policy::Always,
+    timestamps: false,
+    checksums: false,
+    kept_history_bytes: 0,
+    needed_from: u64::MAX,
+};
 
 /// What is loaded, and how many bytes are cut off; or why it is refused.
 type Outcome<'a> = Result<(&'a str, usize), &'a str>;
@@ -611,4 +616,93 @@ fn files_that_are_begun_anew_count_once_they_have_a_base() {
     bench.disk.restart();
     assert_eq!(bench.read(false).expect("the new files").0, "|12|01");
     assert_eq!(bench.text("d/a.aof.1.incr.aof"), "(missing)");
+}
+
+#[test]
+fn what_somebody_reads_is_not_removed() {
+    let mut bench = Bench::new(&[]);
+    let (log, mut writer) = bench.begun(WriterOptions { needed_from: 30, ..OPTIONS });
+    for _ in 0..3 {
+        log.append(0, ONE.as_bytes());
+        let _ = bench.step(&mut writer, 0);
+        let at = log.begin_file();
+        let _ = bench.step(&mut writer, 0);
+        put_base(&bench, EMPTY_RDB);
+        bench.install(&mut writer, BaseFormat::Rdb, at).expect("a good disk");
+    }
+    let mut reader = writer.backlog().reader(30).expect("it was kept");
+    let stream = reader.read(usize::MAX).expect("a good disk").expect("bytes");
+    let whole = [SELECT, ONE].concat().repeat(3);
+    assert_eq!(String::from_utf8_lossy(&stream), whole[30..]);
+    for (needed_from, kept) in [(43, 3), (44, 2), (100, 1), (132, 0)] {
+        writer.set_options(WriterOptions { needed_from, ..OPTIONS });
+        let manifest = bench.text("d/a.aof.manifest");
+        assert_eq!(manifest.matches("type h").count(), kept, "needed from {needed_from}: {manifest}");
+    }
+    assert_eq!(bench.storage.list(&bench.names.directory()).expect("a directory").len(), 3);
+    assert!(writer.backlog().reader(30).is_err());
+}
+
+#[test]
+fn a_file_of_another_servers_stream_selects_its_database() {
+    let mut bench = Bench::new(&[]);
+    let (log, mut writer) = bench.begun(OPTIONS);
+    log.append(0, ONE.as_bytes());
+    let _ = bench.step(&mut writer, 0);
+    let select = SELECT.replace("$1\r\n0", "$1\r\n7");
+    log.set_stream(Some(0));
+    log.append_stream([&select, ONE].concat().as_bytes(), 7);
+    let at = log.begin_file();
+    log.append_stream(TWO.as_bytes(), 7);
+    let _ = bench.step(&mut writer, 0);
+    assert_eq!(bench.text("d/a.aof.2.incr.aof"), [&select, TWO].concat());
+    let manifest = bench.text("d/a.aof.manifest");
+    assert!(
+        manifest.ends_with(&format!("startoffset {at} halcyon-bytes 0 halcyon-prefix 23\n")),
+        "{manifest}"
+    );
+    let mut reader = writer.backlog().reader(44).expect("it is there");
+    let stream = reader.read(usize::MAX).expect("a good disk").expect("bytes");
+    assert_eq!(String::from_utf8_lossy(&stream), [&select, ONE, TWO].concat());
+    // A crash at once, and another one before anything is written, change no offset.
+    for _ in 0..2 {
+        drop(writer);
+        bench.disk.restart();
+        let (told, recovered) = bench.read(false).expect("files");
+        assert!(told.starts_with("||0171|72"), "{told}");
+        assert_eq!(recovered.summary.end_offset, Some(log.end()));
+        let again =
+            Log::new(LogLimits { segment_bytes: 4096, ring_bytes: 1 << 20, backlog_bytes: 0 }, log.end());
+        again.set_stream(Some(7));
+        writer = Writer::open(recovered, &Arc::new(again), OPTIONS, bench.now).expect("a writer");
+    }
+    // What clients write here selects for itself.
+    log.set_stream(None);
+    log.begin_file();
+    log.append(3, ONE.as_bytes());
+    assert!(log.file_db(log.end()).is_none());
+}
+
+#[test]
+fn the_end_of_a_stream_is_told_until_the_files_go_on() {
+    let mut bench = Bench::new(&[]);
+    let options = WriterOptions { checksums: true, ..OPTIONS };
+    let (log, mut writer) = bench.begun(options);
+    log.append(0, ONE.as_bytes());
+    let stream = StreamEnd { id: "0123456789abcdef".repeat(3)[..40].to_owned(), offset: log.end(), db: 4 };
+    assert!(writer.note_stream(stream.clone()).is_err(), "it is not written yet");
+    writer.close(bench.now).expect("a good disk");
+    writer.note_stream(stream.clone()).expect("a good disk");
+    drop(writer);
+    bench.disk.restart();
+    let (_, recovered) = bench.read(false).expect("files");
+    assert_eq!(recovered.stream(), Some(&stream));
+    let (log, mut writer) = bench.open(recovered, options);
+    assert_eq!(bench.read(false).expect("files").1.stream(), Some(&stream), "nothing has changed");
+    log.append(0, TWO.as_bytes());
+    let _ = bench.step(&mut writer, 0);
+    assert_eq!(bench.read(false).expect("files").1.stream(), None, "they have gone on");
+    log.begin_file();
+    let _ = bench.step(&mut writer, 0);
+    assert!(!bench.text("d/a.aof.manifest").contains("halcyon-stream"));
 }

@@ -90,6 +90,7 @@ fn sample(random: &mut Rng) -> Vec<u8> {
         timestamps: random.bool(),
         checksums: random.u32(0..4) > 0,
         kept_history_bytes: 0,
+        needed_from: u64::MAX,
     };
     let now = base::clock::Now { unix_ms: 1_700_000_000_000, unix_us: 0, mono_us: 0 };
     let mut writer = journal::files::Writer::open(recovered, &log, options, now).expect("a writer");

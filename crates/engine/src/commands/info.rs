@@ -152,6 +152,9 @@ fn server(source: &Source<'_>, fields: &mut Fields) {
     fields.add("lru_clock", store::access::recency(now.unix_ms));
     fields.add("executable", &process.executable);
     fields.add("config_file", config.config_file().unwrap_or("".as_ref()).display());
+    if let Some(left_ms) = server.shutdown.left_ms(now.unix_ms) {
+        fields.add("shutdown_in_milliseconds", left_ms);
+    }
     fields.add("io_threads_active", u8::from(process.workers > 1));
     fields.add("worker_threads", process.workers);
     fields.add("no_fork", u8::from(process.is_fork_forbidden));

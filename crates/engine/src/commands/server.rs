@@ -7,6 +7,7 @@ use crate::ctx::Ctx;
 use crate::fault::{CmdResult, Fault};
 use crate::reply::Reply;
 use crate::server::REDIS_VERSION;
+use crate::shutdown::ShutdownWish;
 
 pub(crate) fn time(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     let now_us = ctx.now().unix_us;
@@ -35,7 +36,7 @@ pub(crate) fn monitor(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> 
 const CANNOT_END: Fault = Fault::Text("ERR Errors trying to SHUTDOWN. Check logs.");
 
 /// SHUTDOWN [NOSAVE | SAVE] [NOW] [FORCE] [ABORT]
-pub(crate) fn shutdown(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply<'_>) -> CmdResult {
+pub(crate) fn shutdown(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     let (mut save, mut nosave, mut now, mut force, mut abort) = (false, false, false, false, false);
     for word in args.from(1).iter() {
         let options = [
@@ -51,23 +52,22 @@ pub(crate) fn shutdown(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply<'_>) -> 
     if (save && nosave) || (abort && (save || nosave || now || force)) {
         return Err(Fault::SYNTAX);
     }
+    let server = ctx.server();
     if abort {
-        // It begins at once and waits for nobody, so there is never one to abort.
-        return Err(Fault::Text("ERR No shutdown in progress."));
+        if !server.shutdown.abort() {
+            return Err(Fault::Text("ERR No shutdown in progress."));
+        }
+        reply.ok();
+        return Ok(());
     }
-    if !force && let Some(risk) = ctx.server().files_at_risk() {
-        ctx.server().host.log(&format!("The server goes on: {risk}. SHUTDOWN FORCE ends it all the same."));
-        return Err(CANNOT_END);
-    }
-    if !save && (nosave || ctx.server().save_points().is_empty()) {
+    let saves = if save { Some(true) } else { nosave.then_some(false) };
+    let wish = ShutdownWish { saves, is_now: now, is_forced: force };
+    if server.can_end_at_once(wish) && (force || server.files_at_risk().is_none()) {
         ctx.session().close_after_reply = true;
         ctx.server().host.shutdown();
         return Ok(());
     }
-    ctx.defer_script(move |lane| {
-        let is_saved = lane.server().save_and_shut_down(force);
-        is_saved.map_err(|_| CANNOT_END)
-    });
+    ctx.defer_script(move |lane| if lane.server().shut_down(wish) { Ok(()) } else { Err(CANNOT_END) });
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 //! Halcyon's own few. Parsing, `CONFIG GET`, `CONFIG SET`, `CONFIG REWRITE` and start-up notices all derive
 //! from it; a fact about a directive stands nowhere else.
 
+use base::limits::REPL_BACKLOG_DISK_BYTES_DEFAULT;
 use bitflags::bitflags;
 
 pub use super::lookup::{find, index_of, names, nearest};
@@ -358,9 +359,9 @@ pub static DIRECTIVES: &[Directive] = &[
         .needless("the process never forks"),
     optional("bgsave-cpulist").also(&["bgsave_cpulist"]).immutable().needless("the process never forks"),
     text("ignore-warnings", "").needless("no warning needs to be put off"),
-    int("shutdown-timeout", 0, I32, 10).awaits(JOURNAL),
-    list("shutdown-on-sigint", "default", ListRule::ShutdownOptions).awaits(JOURNAL),
-    list("shutdown-on-sigterm", "default", ListRule::ShutdownOptions).awaits(JOURNAL),
+    int("shutdown-timeout", 0, I32, 10),
+    list("shutdown-on-sigint", "default", ListRule::ShutdownOptions),
+    list("shutdown-on-sigterm", "default", ListRule::ShutdownOptions),
     // Who may do what.
     optional("requirepass").sensitive(),
     text("aclfile", "").immutable(),
@@ -492,6 +493,7 @@ pub static DIRECTIVES: &[Directive] = &[
     int("repl-diskless-sync-max-replicas", 0, I32, 0),
     word("repl-diskless-load", DISKLESS_LOADS, "disabled"),
     memory("repl-backlog-size", 1, LONG, MIB),
+    memory("repl-backlog-disk-size", 0, LONG, REPL_BACKLOG_DISK_BYTES_DEFAULT),
     int("repl-backlog-ttl", 0, I64, 3600),
     int("repl-timeout", 1, I32, 60),
     int("repl-ping-replica-period", 1, I32, 10).also(&["repl-ping-slave-period"]),

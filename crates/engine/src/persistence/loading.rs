@@ -1,7 +1,8 @@
 //! Loading: keys into an empty keyspace, and how far it is.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 
+use parking_lot::Mutex;
 use rdb::KeyFacts;
 use store::{Instant, Locked, OwnedEntry, OwnedValue, Value, access};
 
@@ -21,6 +22,10 @@ pub struct Loading {
     pub keys_loaded: AtomicU64,
     /// Keys of the last load that had ended before it.
     pub keys_expired: AtomicU64,
+    /// The file is an instant of a stream, which replicas go on with: they still have what ended since.
+    pub is_of_stream: AtomicBool,
+    /// What had ended, by database and name, if it is.
+    pub(crate) expired_keys: Mutex<Vec<(usize, Vec<u8>)>>,
 }
 
 /// What became of some keys of a file.
@@ -58,11 +63,13 @@ impl Server {
         for counter in [&loading.loaded_bytes, &loading.keys_loaded, &loading.keys_expired] {
             counter.store(0, Relaxed);
         }
+        loading.is_of_stream.store(false, Relaxed);
         self.persistence.refuse(IS_LOADING, true);
     }
 
     /// Everything is served.
     pub fn end_loading(&self) {
+        self.persistence.loading.expired_keys.lock().clear();
         self.persistence.changes_saved.store(self.total(|stats| &stats.dirty), Relaxed);
         self.persistence.refuse(IS_LOADING, false);
     }
@@ -116,6 +123,10 @@ impl Server {
         // A replica leaves it to its primary to say when a key is gone.
         if facts.expire_at_ms.is_some_and(|at| at < now_ms) && !self.keyspace.keeps_expired() {
             counts.expired += 1;
+            let loading = &self.persistence.loading;
+            if self.persistence.is_loading() && loading.is_of_stream.load(Relaxed) {
+                loading.expired_keys.lock().push((db, key));
+            }
             return;
         }
         // A stream may have lost all its entries and still be one.

@@ -233,7 +233,7 @@ impl Server {
 
     /// Begins the log anew at `offset`, as with each full synchronization, and the append-only files with it. Waits for the
     /// disk: off the workers only.
-    pub(crate) fn restart_log_at(&self, offset: u64) {
+    pub(crate) fn restart_log_at(&self, offset: u64, db: u32) {
         let state = &self.persistence;
         let _changing = state.rewriting.changing.lock();
         let are_kept = state.files.are_kept();
@@ -241,6 +241,7 @@ impl Server {
             self.host.end_files(self);
         }
         self.log.restart_at(offset);
+        self.log.set_stream(Some(db));
         self.gates.restart();
         if !are_kept {
             return;

@@ -2,18 +2,15 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 use base::clock::Now;
+use journal::manifest::StreamEnd;
 use rdb::{Accesses, Compression, RecordEncoder, SnapshotEncoder, VERSION_WITH_ENDS, VERSION_WRITTEN};
 use store::{Locked, Snapshot};
 
 use super::CANNOT_SAVE;
 use crate::scripting::functions::LibrarySet;
-use crate::server::{PauseMode, REDIS_VERSION, Server};
-
-/// Between looks whether a save that runs is over.
-const BUSY_INTERVAL: Duration = Duration::from_millis(20);
+use crate::server::{REDIS_VERSION, Server};
 
 /// A snapshot to be written, with what goes into the file before its keys.
 pub struct Save {
@@ -153,29 +150,6 @@ impl Server {
         }
     }
 
-    /// Saves once nobody can write any more, and ends the process; also without the data if `is_forced`. An error lets
-    /// everybody go on. What is still being loaded is not saved: the file has more of it than memory.
-    pub fn save_and_shut_down(&self, is_forced: bool) -> Result<(), SaveError> {
-        if self.persistence.is_loading() {
-            self.host.shutdown();
-            return Ok(());
-        }
-        let now_ms = self.clock.now().unix_ms;
-        self.pause.start(i64::MAX, PauseMode::Write, now_ms);
-        let mut result = self.save();
-        while result == Err(SaveError::Busy) {
-            // What is being saved lacks what was written since; it is waited for.
-            std::thread::sleep(BUSY_INTERVAL);
-            result = self.save();
-        }
-        if result.is_ok() || is_forced {
-            self.host.shutdown();
-            return Ok(());
-        }
-        self.pause.stop();
-        result
-    }
-
     /// Takes the snapshot, while every stripe is held for a moment, unless whoever asked for it has. The caller has
     /// claimed it.
     pub fn begin_save(&self, purpose: SavePurpose) -> Save {
@@ -198,7 +172,7 @@ impl Server {
             SavePurpose::Rewrite => self.log.begin_file(),
             SavePurpose::Sync => self.log.forget_db(),
         };
-        let place = self.stream_place(log_offset);
+        let place = self.stream_facts(log_offset);
         let libraries = self.scripting.functions.current();
         let snapshot = self.keyspace.begin_snapshot(held).expect("one-save: whoever saves has claimed it");
         // Before anybody can change what is in the snapshot.
@@ -252,19 +226,23 @@ impl Server {
         }
     }
 
+    /// What a snapshot of this instant says of the stream.
+    fn stream_facts(&self, log_offset: u64) -> Option<StreamPlace> {
+        let StreamEnd { id, offset, db } = self.stream_end(log_offset)?;
+        Some([("repl-stream-db", db.to_string()), ("repl-id", id), ("repl-offset", offset.to_string())])
+    }
+
     /// Where in a stream the data of this instant are, so that who loads them may go on from there; nothing if no stream
-    /// has all changes.
-    fn stream_place(&self, log_offset: u64) -> Option<StreamPlace> {
+    /// has all changes. The log ends at `log_offset`, and the caller holds the gate of [`crate::replication::replica`].
+    pub fn stream_end(&self, log_offset: u64) -> Option<StreamEnd> {
         let following = &self.replication.following;
         let db = match following.is_replica() {
-            true => following.stream_db(),
-            false => self.log.db().unwrap_or(0) as usize,
+            true => following.stream_db() as u32,
+            false => self.log.db().unwrap_or(0),
         };
         let id = self.replication.ids.lock().id.clone();
         let is_told = self.is_log_kept() && following.is_exact();
-        is_told.then(|| {
-            [("repl-stream-db", db.to_string()), ("repl-id", id), ("repl-offset", log_offset.to_string())]
-        })
+        is_told.then_some(StreamEnd { id, offset: log_offset, db })
     }
 
     /// What the eviction policy goes by is saved with each key.

@@ -28,7 +28,7 @@ use engine::persistence::rewriting::Rewritten;
 use engine::propagation::LogReader;
 use journal::JournalError;
 use journal::files::{Change, ChangeDone, Names, Policy, SyncDone, SyncRequest, Writer, WriterOptions};
-use journal::manifest::BaseFormat;
+use journal::manifest::{BaseFormat, StreamEnd};
 use journal::recover::Recovered;
 use journal::storage::{RealStorage, Storage};
 use parking_lot::Mutex;
@@ -60,6 +60,8 @@ enum Task {
     GiveUp,
     /// Write and sync what there is. And then end, or go on.
     Flush { ends: bool, answer: Answer<()> },
+    /// Have the manifest say which stream ends with the files.
+    NoteStream(StreamEnd, Answer<()>),
     /// A sync is over.
     Synced(SyncDone),
     /// A change is over.
@@ -157,9 +159,14 @@ impl Journal {
         self.ask(|answer| Task::Flush { ends: true, answer })
     }
 
-    /// Writes all that is in the log and ends the thread: nobody appends any more.
-    pub fn close(&self) -> Result<(), String> {
+    /// Writes all that is in the log, notes which stream that is, and ends the thread: nobody appends any more.
+    pub fn close(&self, stream: Option<StreamEnd>) -> Result<(), String> {
         let flushed = self.flush();
+        if let Some(stream) = stream.filter(|_| flushed.is_ok())
+            && let Err(reason) = self.ask(|answer| Task::NoteStream(stream, answer))
+        {
+            tracing::warn!("Replicas will need a full synchronization after a restart: {reason}");
+        }
         self.send(Task::End);
         flushed
     }
@@ -314,6 +321,11 @@ impl Writing<'_> {
                     let _ = answer.send(flushed.map_err(|error| error.to_string()));
                 }
             },
+            Task::NoteStream(stream, answer) => {
+                let writer = self.writer.as_mut().filter(|_| !self.is_temporary);
+                let noted = writer.map_or(Ok(()), |writer| writer.note_stream(stream));
+                let _ = answer.send(noted.map_err(|error| error.to_string()));
+            }
             Task::Synced(done) => {
                 let now = self.shared.server.clock.now();
                 if let Some(writer) = &mut self.writer {
@@ -428,7 +440,9 @@ impl Writing<'_> {
             false if self.shared.server.is_log_wanted(LogReader::Replicas) => JOURNAL_HISTORY_BYTES,
             false => 0,
         };
-        WriterOptions { policy, timestamps: self.options.timestamps, checksums: true, kept_history_bytes }
+        let needed_from = self.shared.server.replication.replicas.needed_from();
+        let timestamps = self.options.timestamps;
+        WriterOptions { policy, timestamps, checksums: true, kept_history_bytes, needed_from }
     }
 
     /// Tells how far the files are, and wakes those who wait for that if there is news.

@@ -318,7 +318,12 @@ impl Keys<'_> {
             Event::ModuleAux(module) => tracing::warn!(
                 "The file has data of module type {module}, which is left out: Halcyon has no modules"
             ),
-            Event::Aux(name, value) => self.facts.take(&name, &value),
+            Event::Aux(name, value) => {
+                self.facts.take(&name, &value);
+                // Facts come before keys.
+                let is_of_stream = self.facts.stream_id.is_some();
+                self.server.persistence.loading.is_of_stream.store(is_of_stream, Relaxed);
+            }
             Event::Version(_) | Event::Resize(..) | Event::End => {}
         }
         Ok(())

@@ -18,6 +18,8 @@ use crate::shared::{Message, Shared};
 const SYNC_INTERVAL: Duration = Duration::from_millis(50);
 /// Between two looks at how much of the stream is in memory for a synchronization.
 const SPOOL_INTERVAL: Duration = Duration::from_millis(5);
+/// Between two looks at what replicas lack, while no synchronization is under way.
+const BACKLOG_INTERVAL: Duration = Duration::from_millis(50);
 
 type Work = Box<dyn FnOnce() + Send>;
 
@@ -55,8 +57,14 @@ fn make_payload(server: &Server, snapshot: &Save, sync: &FullSync) -> Result<(),
 }
 
 fn keep_streams(server: &Server) {
+    let mut is_busy = false;
     loop {
-        server.replication.replicas.syncs.tend_spools();
+        let replicas = &server.replication.replicas;
+        if !is_busy {
+            replicas.syncs.await_spools(replicas, BACKLOG_INTERVAL);
+        }
+        replicas.syncs.tend_spools();
+        is_busy = server.tend_disk_backlog(&RealStorage);
         thread::sleep(SPOOL_INTERVAL);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::backlog::Backlog;
 use super::folder::{Folder, NotPersisted};
-use super::history::trim_history;
+use super::history::{Wanted, trim_history};
 use crate::manifest::{Entry, Manifest};
 use crate::storage::StoredFile;
 
@@ -18,7 +18,7 @@ pub struct Change {
     /// What is to be listed.
     pub(super) manifest: Manifest,
     pub(super) backlog: Arc<Backlog>,
-    pub(super) kept_history_bytes: u64,
+    pub(super) wanted: Wanted,
 }
 
 /// What is done before the manifest is replaced.
@@ -46,7 +46,7 @@ pub struct ChangeDone {
 impl Change {
     /// Makes the change; blocks for as long as the disk takes.
     pub fn run(self) -> ChangeDone {
-        let Change { folder, work, mut manifest, backlog, kept_history_bytes } = self;
+        let Change { folder, work, mut manifest, backlog, wanted } = self;
         let mut file = None;
         let prepared = match &work {
             Work::List => Ok(()),
@@ -60,7 +60,7 @@ impl Change {
                 let _ = folder.remove(&entry.name);
             }
             (Work::Install(_), Ok(())) => {
-                if let Some(trimmed) = trim_history(&folder, &backlog, &manifest, kept_history_bytes) {
+                if let Some(trimmed) = trim_history(&folder, &backlog, &manifest, wanted) {
                     // If that fails the lines stay, and say of files that are not there that they are not needed.
                     match folder.persist(&trimmed) {
                         Ok(()) => manifest = trimmed,

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use super::backlog::{Backlog, Covered};
 use super::change::{Change, ChangeDone, Work};
 use super::folder::{Folder, NotPersisted};
+use super::history::Wanted;
 use super::sync::Mark;
 use crate::error::JournalError;
-use crate::manifest::{BaseFormat, Entry, Manifest, ManifestError};
+use crate::manifest::{BaseFormat, Entry, Manifest, ManifestError, StreamEnd};
 use crate::storage::{Storage, StorageError, StoredFile, append_all, read_all};
 
 /// A manifest has a line for each file: more than this is none.
@@ -59,6 +60,8 @@ impl Names {
 pub struct Directory {
     folder: Folder,
     manifest: Manifest,
+    /// What the manifest said of the stream when it was opened. It says so no more once it is written again.
+    stream: Option<StreamEnd>,
     /// The highest number that an incremental file was given, listed or not.
     seq_used: i64,
     /// Nobody knows which manifest a crash would leave: this one, or the one before.
@@ -166,9 +169,16 @@ impl Directory {
         Ok(found.unwrap_or_else(|| Directory::new(storage, names, Manifest::default())))
     }
 
-    fn new(storage: &Arc<dyn Storage>, names: &Names, manifest: Manifest) -> Directory {
+    fn new(storage: &Arc<dyn Storage>, names: &Names, mut manifest: Manifest) -> Directory {
         let folder = Folder { storage: Arc::clone(storage), names: names.clone() };
-        Directory { folder, manifest, seq_used: 0, is_unsettled: false, is_stale: false, is_changing: false }
+        let stream = manifest.stream.take();
+        let (is_unsettled, is_stale, is_changing) = (false, false, false);
+        Directory { folder, manifest, stream, seq_used: 0, is_unsettled, is_stale, is_changing }
+    }
+
+    /// Which stream ended with the files, and where, if they were ended in order.
+    pub fn stream(&self) -> Option<&StreamEnd> {
+        self.stream.as_ref()
     }
 
     /// What the manifest says.
@@ -218,7 +228,8 @@ impl Directory {
         debug_assert!(!self.is_changing, "one-change: two threads would replace the manifest");
         let result = self.folder.persist(&manifest);
         if !matches!(result, Err(NotPersisted::Kept(_))) {
-            self.manifest = manifest;
+            // What is written from here on is beyond the end that it may tell of.
+            self.manifest = Manifest { stream: None, ..manifest };
             (self.is_unsettled, self.is_stale) = (result.is_err(), false);
         }
         result
@@ -249,7 +260,7 @@ impl Directory {
 
     /// A change that lists what is known by now.
     pub(super) fn begin_listing(&mut self, backlog: &Arc<Backlog>) -> Change {
-        self.begin_change(Work::List, self.manifest.clone(), backlog, 0)
+        self.begin_change(Work::List, self.manifest.clone(), backlog, Wanted::NOTHING)
     }
 
     /// A change that makes the next incremental file before it is known where it will begin.
@@ -257,7 +268,7 @@ impl Directory {
         let entry = self.next_incr(None);
         let mut manifest = self.manifest.clone();
         manifest.incrs.push(entry.clone());
-        self.begin_change(Work::Make(entry), manifest, backlog, 0)
+        self.begin_change(Work::Make(entry), manifest, backlog, Wanted::NOTHING)
     }
 
     /// A change that makes what a rewrite wrote the base of `manifest`.
@@ -266,9 +277,9 @@ impl Directory {
         base: Entry,
         manifest: Manifest,
         backlog: &Arc<Backlog>,
-        kept_history_bytes: u64,
+        wanted: Wanted,
     ) -> Change {
-        self.begin_change(Work::Install(base), manifest, backlog, kept_history_bytes)
+        self.begin_change(Work::Install(base), manifest, backlog, wanted)
     }
 
     fn begin_change(
@@ -276,12 +287,12 @@ impl Directory {
         work: Work,
         manifest: Manifest,
         backlog: &Arc<Backlog>,
-        kept_history_bytes: u64,
+        wanted: Wanted,
     ) -> Change {
         assert!(!self.is_changing, "one-change: two threads would replace the manifest");
         self.is_changing = true;
         let (folder, backlog) = (self.folder.clone(), Arc::clone(backlog));
-        Change { folder, work, manifest, backlog, kept_history_bytes }
+        Change { folder, work, manifest, backlog, wanted }
     }
 
     /// Goes on with what a change has come to.

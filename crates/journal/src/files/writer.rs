@@ -24,7 +24,7 @@ use std::sync::Arc;
 use base::clock::Now;
 use base::limits::JOURNAL_RETRY_US;
 
-use super::backlog::{Backlog, Covered};
+use super::backlog::Backlog;
 use super::change::Change;
 use super::directory::{Directory, Names};
 use super::folder::NotPersisted;
@@ -32,7 +32,7 @@ use super::status::{Sizes, Status, Watermarks};
 use super::sync::{Mark, Policy, SyncDone, SyncRequest};
 use crate::error::JournalError;
 use crate::log::{Consumer, Log, Part};
-use crate::manifest::{Entry, Manifest};
+use crate::manifest::{Entry, Manifest, StreamEnd};
 use crate::recover::{LastFile, Recovered};
 use crate::storage::{Storage, StoredFile};
 use append::Current;
@@ -53,6 +53,8 @@ pub struct WriterOptions {
     pub checksums: bool,
     /// Files that a rewrite made superfluous are kept up to so many bytes, for replicas that fell far behind.
     pub kept_history_bytes: u64,
+    /// And however many these are, those that have the stream from this offset on: somebody reads them. `u64::MAX`: nobody.
+    pub needed_from: u64,
 }
 
 /// What a step came to.
@@ -125,11 +127,12 @@ impl Writer {
         directory.settle()?;
         let backlog = Backlog::new(Arc::clone(directory.storage()), covered);
         let current = match fits {
-            Some(last) => Current::at(last.seq, last.file, Mark { offset, bytes: last.bytes, db: None }),
+            Some(last) => {
+                Current::at(last.seq, last.file, Mark { offset, bytes: last.bytes, db: log.file_db(offset) })
+            }
             None => {
-                let (entry, file) = directory.create_incr(offset)?;
-                let current = Current::at(entry.seq, file, Mark { offset, bytes: 0, db: None });
-                let covered = Covered::new(entry.seq, directory.path(&entry), offset, offset);
+                let (entry, current) = Current::begin(&mut directory, log, offset, options.checksums)?;
+                let covered = current.covered(&directory, &entry);
                 let mut manifest = directory.manifest().clone();
                 manifest.incrs.push(entry);
                 directory.persist(manifest).map_err(NotPersisted::into_error)?;
@@ -156,9 +159,8 @@ impl Writer {
         now: Now,
     ) -> Result<Writer, JournalError> {
         let mut directory = Directory::for_new_files(storage, names)?;
-        let (entry, file) = directory.create_incr(at)?;
-        let current = Current::at(entry.seq, file, Mark { offset: at, bytes: 0, db: None });
-        let covered = Covered::new(entry.seq, directory.path(&entry), at, at);
+        let (entry, current) = Current::begin(&mut directory, log, at, options.checksums)?;
+        let covered = current.covered(&directory, &entry);
         let backlog = Backlog::new(Arc::clone(storage), vec![covered]);
         let mut writer = Writer::new(directory, log, options, current, backlog, now)?;
         writer.pending = Some(vec![entry]);
@@ -424,7 +426,20 @@ impl Writer {
 
     /// Changes how it writes from now on.
     pub fn set_options(&mut self, options: WriterOptions) {
-        self.options = options;
+        let needed_before = std::mem::replace(&mut self.options, options).needed_from;
+        if options.needed_from > needed_before {
+            self.remove_history();
+        }
+    }
+
+    /// Has the manifest say which stream ends with the files, and where, if they are safe up to there: after
+    /// [`Writer::close`], so that a start can go on with it.
+    pub fn note_stream(&mut self, stream: StreamEnd) -> Result<(), JournalError> {
+        if self.current.synced.offset != stream.offset || !self.counts() || self.is_changing() {
+            return Err(JournalError::Refused("the files do not end where the stream does".to_owned()));
+        }
+        let manifest = Manifest { stream: Some(stream), ..self.directory.manifest().clone() };
+        self.directory.persist(manifest).map_err(NotPersisted::into_error)
     }
 
     /// Bytes of all listed files but the current one, as they are on the disk.

@@ -84,13 +84,13 @@ impl Log {
     /// A reader that starts at `from`, which may lie within a record. What it has not released stays in memory if it is
     /// *required*: writers are held up in the end ([`Log::has_room`]). Another may find itself left behind.
     pub fn consumer(self: &Arc<Log>, from: u64, is_required: bool) -> Result<Consumer, Gone> {
-        self.enter(Place { offset: from, is_required, is_retaining: false, asleep: None })
+        self.enter(Place { offset: from, is_required, retained_bytes_max: 0, asleep: None })
     }
 
-    /// A reader that starts at `from`. What it has not released stays in memory, however much that is, and nobody is
-    /// held up for it: who has one bounds it.
-    pub fn retaining_consumer(self: &Arc<Log>, from: u64) -> Result<Consumer, Gone> {
-        self.enter(Place { offset: from, is_required: false, is_retaining: true, asleep: None })
+    /// A reader that starts at `from`. What it has not released stays in memory, but no more than `bytes_max` up to the
+    /// end, and nobody is held up for it. With `u64::MAX` who has one bounds it.
+    pub fn retaining_consumer(self: &Arc<Log>, from: u64, bytes_max: u64) -> Result<Consumer, Gone> {
+        self.enter(Place { offset: from, is_required: false, retained_bytes_max: bytes_max, asleep: None })
     }
 
     fn enter(self: &Arc<Log>, place: Place) -> Result<Consumer, Gone> {
@@ -144,8 +144,8 @@ impl Consumer {
             return Err(Gone { asked: from, start, end });
         }
         let first = state.pieces.partition_point(|piece| piece.end() <= from);
-        let next_file = state.file_starts.iter().find(|file_start| **file_start > from);
-        let next_file = next_file.copied().unwrap_or(u64::MAX);
+        let next_file = state.file_starts.iter().map(|file_start| file_start.offset).find(|at| *at > from);
+        let next_file = next_file.unwrap_or(u64::MAX);
         let mut bytes = 0;
         for piece in state.pieces.iter().skip(first).take_while(|piece| piece.start < next_file) {
             let skipped = from.saturating_sub(piece.start) as usize;
@@ -162,7 +162,7 @@ impl Consumer {
                 break;
             }
         }
-        Ok(state.file_starts.contains(&from))
+        Ok(state.file_starts.iter().any(|file_start| file_start.offset == from))
     }
 
     /// Says that nothing before `to` is needed any more. Going back changes nothing.

@@ -29,7 +29,7 @@ fn read(consumer: &Consumer, from: u64) -> Result<Vec<u8>, Gone> {
 #[test]
 fn what_is_retained_stays_and_holds_nobody_up() {
     let log = Arc::new(Log::new(limits(64, 100, 50), 0));
-    let mut retaining = log.retaining_consumer(0).expect("the start");
+    let mut retaining = log.retaining_consumer(0, u64::MAX).expect("the start");
     let loose = log.consumer(0, false).expect("the start");
     log.append(0, &[b'x'; 300]);
     log.append_aside(b"PING");

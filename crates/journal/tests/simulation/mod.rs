@@ -110,6 +110,7 @@ impl Simulation {
             timestamps: random.bool(),
             checksums: true,
             kept_history_bytes: random.choice([0, 2_000, u64::MAX]).expect("one of them"),
+            needed_from: random.choice([0, 3_000, u64::MAX]).expect("one of them"),
         };
         let names = Names {
             data: PathBuf::from("data"),

@@ -123,7 +123,10 @@ pub(crate) fn psync(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
     let replicas = &server.replication.replicas;
     let ids = server.replication.ids.lock().clone();
     let files = server.files_backlog().and_then(|files| files.range());
-    let has = |offset| has_from(offset, server.log_range(), files);
+    let has = |offset| {
+        let has_from = |files| has_from(offset, server.log_range(), files);
+        has_from(files) || has_from(replicas.on_disk.range())
+    };
     let replica = Arc::new(Replica::new(ctx.session_ref().client.clone(), false, ctx.now_ms()));
     let refusal = match resume(&ids, id, next, has) {
         Ok(offset) => match Feed::of_stream(server, replica.clone(), offset) {

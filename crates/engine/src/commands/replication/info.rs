@@ -72,6 +72,7 @@ fn backlog(source: &Source<'_>, fields: &mut Fields) {
     let (first, len) = kept.map_or((0, 0), |kept| (kept.start() + 1, kept.end() - kept.start()));
     fields.add("repl_backlog_first_byte_offset", first);
     fields.add("repl_backlog_histlen", len);
+    fields.add("repl_backlog_disk_bytes", server.replication.replicas.on_disk.bytes());
 }
 
 /// The counters of INFO stats.

@@ -11,7 +11,7 @@
 //! | [`State::Payload`] | the payload is sent |
 //! | [`State::Acknowledges`] | the replica has loaded it: only then can it tell a marked end from what follows |
 //! | [`State::Spooled`] | it has all that the synchronization's spool has of the stream |
-//! | [`State::Filed`] | it has all that the append-only files have |
+//! | [`State::Filed`] | it has all that the append-only files have, or else the disk's part of the backlog |
 //! | [`State::Memory`] | it is so slow that the log has dropped what it needs: back to the files, if there are any |
 
 use std::sync::Arc;
@@ -22,6 +22,7 @@ use base::limits::{OUTPUT_HIGH_WATER_BYTES, REPLICA_BATCH_US, REPLICA_FETCH_BYTE
 use journal::files::BacklogReader;
 use journal::log::{Consumer, Gone, Part};
 
+use super::disk_backlog::DiskReader;
 use super::full_sync::FullSync;
 use super::replica::{Replica, Stage};
 use crate::output::Output;
@@ -58,7 +59,7 @@ enum State {
         is_fetching: bool,
     },
     /// None: the reader is with who fetches.
-    Filed(Option<Box<BacklogReader>>),
+    Filed(Option<FiledStream>),
     Memory(Following),
     Served,
 }
@@ -97,8 +98,44 @@ pub enum Source {
     Payload(Arc<FullSync>, u64),
     /// The stream of a synchronization, from this offset on.
     Spool(Arc<FullSync>, u64),
+    /// The stream in files.
+    Files(FiledStream),
+}
+
+/// Where on a disk the stream is read from.
+pub enum FiledStream {
     /// The append-only files.
-    Files(Box<BacklogReader>),
+    Appended(Box<BacklogReader>),
+    /// What is kept for replicas alone.
+    Kept(DiskReader),
+}
+
+impl FiledStream {
+    /// The stream from `offset` on, in the append-only files or else in what is kept for replicas.
+    fn open(server: &Server, offset: u64) -> Result<FiledStream, Gone> {
+        let appended = server.files_backlog().and_then(|files| files.reader(offset).ok());
+        match appended {
+            Some(reader) => Ok(FiledStream::Appended(Box::new(reader))),
+            None => server.replication.replicas.on_disk.reader(offset).map(FiledStream::Kept),
+        }
+    }
+
+    fn offset(&self) -> u64 {
+        match self {
+            FiledStream::Appended(reader) => reader.offset(),
+            FiledStream::Kept(reader) => reader.offset(),
+        }
+    }
+
+    fn read(&mut self) -> Result<Vec<u8>, String> {
+        match self {
+            FiledStream::Appended(reader) => {
+                let bytes = reader.read(REPLICA_FETCH_BYTES).map_err(|error| error.to_string())?;
+                Ok(bytes.unwrap_or_default())
+            }
+            FiledStream::Kept(reader) => reader.read(),
+        }
+    }
 }
 
 impl Source {
@@ -107,10 +144,7 @@ impl Source {
         match self {
             Source::Payload(sync, at) => sync.read_payload(*at).map_err(|error| error.to_string()),
             Source::Spool(sync, at) => sync.read_stream(*at).map_err(|error| error.to_string()),
-            Source::Files(reader) => match reader.read(REPLICA_FETCH_BYTES) {
-                Ok(bytes) => Ok(bytes.unwrap_or_default()),
-                Err(error) => Err(error.to_string()),
-            },
+            Source::Files(stream) => stream.read(),
         }
     }
 }
@@ -130,17 +164,16 @@ impl Feed {
 
     /// Goes on at `offset`, from memory if it is there.
     fn follow(&mut self, server: &Server, offset: u64) -> Result<(), Gone> {
-        let files = server.files_backlog();
-        // What lies in files need not be kept in memory for a slow replica.
-        let is_kept = files.is_none();
+        self.replica.follow_from(offset, || server.keep_for_replica(offset));
+        // What lies in files, or will before memory drops it, need not be kept in memory for a slow replica.
+        let is_kept = server.files_backlog().is_none() && server.disk_backlog_bytes() == 0;
         let consumer = match is_kept {
-            true => server.log.retaining_consumer(offset),
+            true => server.log.retaining_consumer(offset, u64::MAX),
             false => server.log.consumer(offset, false),
         };
-        self.state = match (consumer, files) {
-            (Ok(consumer), _) => State::Memory(Following::new(consumer, offset, is_kept)),
-            (Err(gone), None) => return Err(gone),
-            (Err(_), Some(files)) => State::Filed(Some(Box::new(files.reader(offset)?))),
+        self.state = match consumer {
+            Ok(consumer) => State::Memory(Following::new(consumer, offset, is_kept)),
+            Err(gone) => State::Filed(Some(FiledStream::open(server, offset).map_err(|_| gone)?)),
         };
         Ok(())
     }

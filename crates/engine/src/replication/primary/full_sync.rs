@@ -20,7 +20,7 @@ const HAS_FAILED: u8 = 2;
 
 /// A file that one thread writes and others read up to what is written.
 #[derive(Default)]
-struct Spool {
+pub(super) struct Spool {
     /// None: it could not be made.
     file: Option<Arc<dyn StoredFile>>,
     written: AtomicU64,
@@ -28,7 +28,7 @@ struct Spool {
 
 impl Spool {
     /// Makes the file, which has a name for a moment only.
-    fn open(storage: &dyn Storage, name: &str) -> StorageResult<Spool> {
+    pub(super) fn open(storage: &dyn Storage, name: &str) -> StorageResult<Spool> {
         let path = Path::new(name);
         let file = storage.create(path)?;
         storage.remove(path)?;
@@ -39,18 +39,18 @@ impl Spool {
         self.file.as_deref().expect("spool-open: of a synchronization that failed nothing is used")
     }
 
-    fn append(&self, bytes: &[u8]) -> StorageResult<()> {
+    pub(super) fn append(&self, bytes: &[u8]) -> StorageResult<()> {
         append_all(self.file(), bytes)?;
         self.written.fetch_add(bytes.len() as u64, Release);
         Ok(())
     }
 
-    fn written(&self) -> u64 {
+    pub(super) fn written(&self) -> u64 {
         self.written.load(Acquire)
     }
 
     /// What is written from `at` on, but no more than a fetch takes.
-    fn read(&self, at: u64) -> StorageResult<Vec<u8>> {
+    pub(super) fn read(&self, at: u64) -> StorageResult<Vec<u8>> {
         let wanted = (self.written() - at).min(REPLICA_FETCH_BYTES as u64) as usize;
         let mut bytes = vec![0; wanted];
         let mut filled = 0;

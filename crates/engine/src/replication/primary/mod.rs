@@ -4,6 +4,7 @@
 //! acknowledges; all else it shares with the other replicas: the log, and full synchronizations ([`Syncs`]).
 
 mod admission;
+mod disk_backlog;
 mod feed;
 mod full_sync;
 pub(crate) mod psync;
@@ -18,6 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering:
 
 use parking_lot::{Condvar, Mutex};
 
+pub use disk_backlog::DiskBacklog;
 pub use feed::{Feed, Next, Source};
 pub use full_sync::FullSync;
 pub use replica::{Filter, Greeting, Replica, Stage};
@@ -38,6 +40,8 @@ pub struct Replicas {
     good: AtomicUsize,
     /// Full synchronizations.
     pub syncs: Syncs,
+    /// What they lack of the stream, if memory does not hold it.
+    pub on_disk: Arc<DiskBacklog>,
     /// Clients that wait for acknowledgements.
     pub waits: Waits,
     /// What is to be read from disks.
@@ -88,6 +92,8 @@ impl Replicas {
         replica.client.is_replica.store(true, Relaxed);
         self.attached.lock().push(replica.clone());
         self.count.fetch_add(1, Relaxed);
+        self.on_disk.forget(replica);
+        self.syncs.wake_keeper();
     }
 
     /// Forgets a connection that has ended.
@@ -104,9 +110,15 @@ impl Replicas {
         }
         drop(attached);
         self.count.fetch_sub(1, Relaxed);
+        self.on_disk.remember(&replica, now_ms);
         replica.end();
         server.notice(&format!("Connection with replica {} lost.", replica.name()));
         self.count_good(server, now_ms);
+    }
+
+    /// None is there; those that were are awaited from now on.
+    pub(crate) fn await_return(&self, now_ms: i64) {
+        self.alone_since_ms.store(now_ms, Relaxed);
     }
 
     /// Closes the connections of all replicas: the stream that they follow is no more.
@@ -122,6 +134,25 @@ impl Replicas {
         let is_good = |replica: &&Arc<Replica>| replica.is_online() && replica.lag_s(now_ms) <= lag_max_s;
         let good = self.attached.lock().iter().filter(is_good).count();
         self.good.store(good, Relaxed);
+    }
+
+    /// The offset from which on the append-only files are needed, since a replica reads them; `u64::MAX`: none does.
+    pub fn needed_from(&self) -> u64 {
+        match self.count() {
+            0 => u64::MAX,
+            _ => self
+                .attached
+                .lock()
+                .iter()
+                .filter_map(|replica| replica.needs_from())
+                .min()
+                .unwrap_or(u64::MAX),
+        }
+    }
+
+    /// True if there are replicas, or some that may come back.
+    pub(super) fn are_expected(&self) -> bool {
+        self.count() > 0 || self.on_disk.is_awaited()
     }
 
     /// How many have acknowledged everything up to `offset`; and how many have it on their disks.

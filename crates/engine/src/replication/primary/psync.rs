@@ -24,7 +24,7 @@ impl Refusal {
             Refusal::Wanted => "it has nothing yet",
             Refusal::OtherStream => "what it has is of another stream",
             Refusal::TooFar => "it went on with the former stream for longer than this server",
-            Refusal::Gone => "what it lacks is neither in memory nor in the append-only files",
+            Refusal::Gone => "what it lacks is neither in memory nor on the disk",
         }
     }
 }

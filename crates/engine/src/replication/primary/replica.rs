@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering::Relaxed};
 
+use journal::log::Consumer;
 use parking_lot::Mutex;
 
 use super::full_sync::FullSync;
@@ -30,6 +31,13 @@ pub struct Greeting {
 pub struct Filter {
     /// Libraries of functions.
     pub functions: bool,
+}
+
+/// Where a replica says that others reach it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    address: String,
+    port: i64,
 }
 
 /// How far a replica is.
@@ -71,6 +79,10 @@ pub struct Replica {
     acked_to: AtomicU64,
     synced_to: AtomicU64,
     has_acked: AtomicBool,
+    /// What it may ask for again begins here; `u64::MAX`: it has not begun to follow the stream.
+    needs_from: AtomicU64,
+    /// Keeps that in memory until it is kept for all who may lack it.
+    kept: Mutex<Option<Consumer>>,
     /// Unix milliseconds of the last that was heard of it, and of the last piece of the payload that it was sent.
     heard_at_ms: AtomicI64,
     served_at_ms: AtomicI64,
@@ -89,6 +101,8 @@ impl Replica {
             acked_to: AtomicU64::new(0),
             synced_to: AtomicU64::new(0),
             has_acked: AtomicBool::new(false),
+            needs_from: AtomicU64::new(u64::MAX),
+            kept: Mutex::new(None),
             heard_at_ms: AtomicI64::new(now_ms),
             served_at_ms: AtomicI64::new(now_ms),
             is_gone: AtomicBool::new(false),
@@ -141,11 +155,31 @@ impl Replica {
     pub(crate) fn acknowledge(&self, acked_to: i64, synced_to: Option<i64>, now_ms: i64) {
         let offset = |offset: i64| u64::try_from(offset).unwrap_or(0);
         self.acked_to.fetch_max(offset(acked_to), Relaxed);
+        self.needs_from.fetch_max(offset(acked_to), Relaxed);
         if let Some(synced_to) = synced_to {
             self.synced_to.fetch_max(offset(synced_to), Relaxed);
         }
         self.has_acked.store(true, Relaxed);
         self.hear(now_ms);
+    }
+
+    /// It begins to follow the stream at this offset, or goes on with it; what it lacks is kept by `keep`.
+    pub(super) fn follow_from(&self, offset: u64, keep: impl FnOnce() -> Option<Consumer>) {
+        // Who goes on needs what it has not acknowledged, which may begin before.
+        if self.needs_from.compare_exchange(u64::MAX, offset, Relaxed, Relaxed).is_ok() {
+            *self.kept.lock() = keep();
+        }
+    }
+
+    /// What it lacks is kept elsewhere from now on, if the consumer is dropped.
+    pub(super) fn take_kept(&self) -> Option<Consumer> {
+        self.kept.lock().take()
+    }
+
+    /// The offset before which it has everything, if it follows the stream and tells how far it is.
+    pub(super) fn needs_from(&self) -> Option<u64> {
+        let from = self.needs_from.load(Relaxed);
+        (from != u64::MAX && !self.is_silent).then_some(from)
     }
 
     /// Takes note of something that it sent: it lives.
@@ -185,6 +219,11 @@ impl Replica {
             }
             Peer::Unix(path) => path.to_string(),
         }
+    }
+
+    /// What tells it from other replicas when it comes back.
+    pub(super) fn place(&self) -> Place {
+        Place { address: self.address(), port: self.greeting.listening_port }
     }
 
     /// How the log of the server calls it.

@@ -11,6 +11,7 @@ use journal::storage::Storage;
 use parking_lot::{Condvar, Mutex};
 use rdb::{Compression, RecordEncoder, VERSION_WRITTEN, crc64};
 
+use super::Replicas;
 use super::full_sync::{FullSync, LogSpool, Spools};
 use super::replica::{Filter, Replica};
 use crate::letter::Letter;
@@ -74,14 +75,27 @@ impl Syncs {
         }
     }
 
-    /// Moves to the disk what memory should not hold of the streams of synchronizations; sleeps while there are none.
-    pub fn tend_spools(&self) {
+    /// Sleeps while there are no synchronizations; for `interval` at most, if replicas are there or may come back.
+    pub fn await_spools(&self, replicas: &Replicas, interval: Duration) {
         let mut spools = self.spools.lock();
-        while spools.is_empty() {
-            self.spools_changed.wait(&mut spools);
+        if !spools.is_empty() {
+            return;
         }
-        let mut tended = std::mem::take(&mut *spools);
-        drop(spools);
+        match replicas.are_expected() {
+            true => drop(self.spools_changed.wait_for(&mut spools, interval)),
+            false => self.spools_changed.wait(&mut spools),
+        }
+    }
+
+    /// Wakes who sleeps in [`Syncs::await_spools`]: there is a replica.
+    pub(super) fn wake_keeper(&self) {
+        let _spools = self.spools.lock();
+        self.spools_changed.notify_one();
+    }
+
+    /// Moves to the disk what memory should not hold of the streams of synchronizations.
+    pub fn tend_spools(&self) {
+        let mut tended = std::mem::take(&mut *self.spools.lock());
         tended.retain_mut(LogSpool::step);
         self.spools.lock().append(&mut tended);
     }
@@ -215,6 +229,8 @@ impl Server {
         let id = self.random_mark();
         let mut ids = self.replication.ids.lock();
         (ids.id, ids.id2, ids.second_offset) = (id, "0".repeat(40), -1);
+        drop(ids);
+        self.replication.replicas.on_disk.forget_all();
     }
 
     /// 40 hex digits that nobody can guess.

@@ -51,9 +51,11 @@ impl Server {
         }
     }
 
-    /// Only the first server of a chain sends PINGs: the others pass them on.
+    /// Only the first server of a chain sends PINGs: the others pass them on. One that ends waits for its replicas to have
+    /// all there is, and adds nothing.
     fn sends_pings(&self) -> bool {
-        self.is_log_wanted(LogReader::Replicas) && !self.replication.following.is_replica()
+        let is_first = self.is_log_wanted(LogReader::Replicas) && !self.replication.following.is_replica();
+        is_first && !self.shutdown.is_going()
     }
 
     /// Has replicas asked how far they are, soon.

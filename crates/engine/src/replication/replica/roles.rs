@@ -41,8 +41,7 @@ impl Server {
             following.applied.store(self.log.end(), Relaxed);
             let db = self.log.db().unwrap_or(0);
             following.stream_db.store(u64::from(db), Relaxed);
-            // Whoever goes on with this log selects a database first; this server's own record of it is void.
-            self.log.forget_db();
+            self.log.set_stream(Some(db));
         }
         state.primary = Some(primary);
         state.link = LinkState::Connect;
@@ -70,7 +69,7 @@ impl Server {
         following.term.fetch_add(1, SeqCst);
         following.publish(&state);
         self.keyspace.keep_expired(false);
-        self.log.forget_db();
+        self.log.set_stream(None);
         // From here on the log has to have everything, for those who followed the same primary.
         self.follow_log(false);
         self.want_log(LogReader::Replicas, true);
@@ -112,23 +111,41 @@ impl Server {
         }
     }
 
-    /// Takes over where the data that were loaded from this server's own files stand in a stream. At the start, before
-    /// anybody writes.
+    /// Takes over where the data that were loaded from this server's own files stand in a stream: of its primary, or of its
+    /// own. At the start, before anybody writes.
     pub fn resume_at(&self, id: &str, offset: u64, db: usize) {
         let following = &self.replication.following;
         let mut state = following.state.lock();
-        if state.primary.is_none() {
-            return;
-        }
-        self.replication.ids.lock().id = id.to_owned();
         if self.log.end() != offset {
             self.log.restart_at(offset);
             self.gates.restart();
         }
+        if state.primary.is_none() {
+            drop(state);
+            return self.go_on_as_primary(id, offset);
+        }
+        self.replication.ids.lock().id = id.to_owned();
+        self.log.set_stream(Some(db as u32));
         following.applied.store(offset, Relaxed);
         following.received.store(offset, Relaxed);
         following.stream_db.store(db as u64, Relaxed);
         state.is_exact = true;
+    }
+
+    /// What is written from here on is another stream, which replicas may go on with that have the one before up to here:
+    /// who stopped without order may have sent more of it than it kept.
+    fn go_on_as_primary(&self, id: &str, offset: u64) {
+        let mut ids = self.replication.ids.lock();
+        (ids.id2, ids.second_offset) = (id.to_owned(), offset as i64 + 1);
+        drop(ids);
+        let _long = self.keyspace.hold_long();
+        let _held = self.keyspace.lock_all();
+        self.replication.replicas.await_return(self.clock.now().unix_ms);
+        self.want_log(LogReader::Replicas, true);
+        // Replicas still have what had expired.
+        for (db, key) in std::mem::take(&mut *self.persistence.loading.expired_keys.lock()) {
+            self.log_removal(db, &key, false);
+        }
     }
 
     /// The primary goes on with the stream where this server has it; it may call it by another id. False if the link is
@@ -164,6 +181,7 @@ impl Server {
         following.state.lock().is_exact = false;
         self.begin_loading(total_bytes);
         self.replication.replicas.disconnect_all(self);
+        self.replication.replicas.on_disk.forget_all();
         let _long = self.keyspace.hold_long();
         let mut held = self.keyspace.lock_all();
         for db in 0..self.keyspace.databases() {
@@ -189,7 +207,8 @@ impl Server {
             let mut ids = self.replication.ids.lock();
             (ids.id, ids.id2, ids.second_offset) = (id.to_owned(), "0".repeat(40), -1);
             drop(ids);
-            self.restart_log_at(offset);
+            self.restart_log_at(offset, db as u32);
+            self.replication.replicas.on_disk.forget_all();
             following.applied.store(offset, Relaxed);
             following.received.store(offset, Relaxed);
             following.stream_db.store(db as u64, Relaxed);

@@ -9,7 +9,11 @@ use base::limits::JOURNAL_BATCH_BYTES;
 use super::Writer;
 use crate::aof::{put_at, put_timestamp, sum_of};
 use crate::error::JournalError;
+use crate::files::backlog::Covered;
+use crate::files::directory::Directory;
 use crate::files::sync::{Mark, Policy};
+use crate::log::{Log, write_select};
+use crate::manifest::Entry;
 use crate::storage::{StorageError, StoredFile};
 
 /// The file that is written to.
@@ -24,6 +28,37 @@ impl Current {
     /// A file that ends at `mark`, safely.
     pub(super) fn at(seq: i64, file: Arc<dyn StoredFile>, mark: Mark) -> Current {
         Current { seq, file, written: mark, synced: mark }
+    }
+
+    /// A file that begins at `offset` of the log, empty, or with a SELECT where nothing that follows selects a database.
+    /// It is safe, and not listed yet.
+    pub(super) fn begin(
+        directory: &mut Directory,
+        log: &Log,
+        offset: u64,
+        has_sum: bool,
+    ) -> Result<(Entry, Current), StorageError> {
+        let (mut entry, file) = directory.create_incr(offset)?;
+        let db = log.file_db(offset);
+        let mut current = Current::at(entry.seq, file, Mark { offset, bytes: 0, db });
+        let mut select = Vec::new();
+        db.iter().for_each(|db| write_select(&mut select, *db));
+        // A stream of fewer bytes has not selected anything.
+        if !select.is_empty() && offset >= select.len() as u64 {
+            current.written.bytes = current.append(b"", &[&select], has_sum)?;
+            current.file.sync_data()?;
+            current.synced = current.written;
+            entry.prefix_bytes = select.len() as u64;
+        }
+        Ok((entry, current))
+    }
+
+    /// The file as a part of the backlog: `entry` is its line.
+    pub(super) fn covered(&self, directory: &Directory, entry: &Entry) -> Covered {
+        let from = self.written.offset;
+        let mut covered = Covered::new(entry.seq, directory.path(entry), from - entry.prefix_bytes, from);
+        covered.extend(from, self.written.bytes);
+        covered
     }
 
     /// Writes `pieces`, which end at a record's boundary, as one, after `lines`. The bytes that this takes. If it

@@ -17,7 +17,7 @@ use crate::error::JournalError;
 use crate::files::backlog::Covered;
 use crate::files::change::{Change, ChangeDone, Work};
 use crate::files::folder::NotPersisted;
-use crate::files::history::trim_history;
+use crate::files::history::{Wanted, trim_history};
 use crate::files::sync::Mark;
 use crate::manifest::BaseFormat;
 use crate::storage::StoredFile;
@@ -38,6 +38,10 @@ impl Writer {
         if self.spare.is_some() || self.pending.is_some() || self.directory.is_unsettled() {
             return Ok(None);
         }
+        // What a file of another server's stream begins with is not known before.
+        if self.consumer.log().is_stream() {
+            return Ok(None);
+        }
         if self.closing.is_some() || self.is_changing() {
             return Err(JournalError::SyncInFlight);
         }
@@ -54,18 +58,23 @@ impl Writer {
         if self.closing.is_some() {
             self.sync_now()?;
         }
-        match self.spare.take() {
-            Some(spare) => self.turn_to(spare, at),
-            None => self.make_file(at)?,
+        if let Some(spare) = self.spare.take() {
+            self.turn_to(spare, at);
+            if self.consumer.log().file_db(at).is_none() {
+                return Ok(());
+            }
+            // It stays empty: one that begins with a SELECT is listed so from the first.
         }
-        Ok(())
+        self.make_file(at)
     }
 
     /// Goes on in a file that was made before. The one that ends is made safe by the next sync.
     fn turn_to(&mut self, spare: Spare, at: u64) {
         let end = self.current.written;
         self.directory.note_turn(self.current.seq, end);
-        let old = self.begin(spare.seq, spare.file, at);
+        let covered = Covered::new(spare.seq, spare.file.path().to_owned(), at, at);
+        let fresh = Current::at(spare.seq, spare.file, Mark { offset: at, bytes: 0, db: None });
+        let old = self.begin(fresh, covered);
         self.closing = (old.synced.offset < end.offset).then_some(old);
     }
 
@@ -73,31 +82,32 @@ impl Writer {
     fn make_file(&mut self, at: u64) -> Result<(), JournalError> {
         // A file that follows would make its loss a hole.
         self.sync_now()?;
-        let (entry, file) = match self.directory.create_incr(at) {
-            Ok(made) => made,
+        let has_sum = self.options.checksums;
+        let begun = Current::begin(&mut self.directory, self.consumer.log(), at, has_sum);
+        let (entry, fresh) = match begun {
+            Ok(begun) => begun,
             Err(error) => {
                 self.rotated = Some((at, Some(error.to_string())));
                 return Ok(());
             }
         };
-        let (seq, name) = (entry.seq, entry.name.clone());
+        let (name, covered) = (entry.name.clone(), fresh.covered(&self.directory, &entry));
         let listed = self.list(entry, self.current.written);
         if let Err(NotPersisted::Kept(error)) = listed {
             let _ = self.directory.remove(&name);
             self.rotated = Some((at, Some(error.to_string())));
             return Ok(());
         }
-        self.begin(seq, file, at);
+        self.begin(fresh, covered);
         listed.map_err(NotPersisted::into_error)
     }
 
-    /// Makes `file` the current one, from `at` on. The one before.
-    fn begin(&mut self, seq: i64, file: Arc<dyn StoredFile>, at: u64) -> Current {
+    /// Makes `fresh` the current one. The one before.
+    fn begin(&mut self, fresh: Current, covered: Covered) -> Current {
         self.closed_bytes += self.current.written.bytes;
-        let covered = Covered::new(seq, file.path().to_owned(), at, at);
         self.backlog.update(|files| files.push(covered));
-        (self.rotated, self.timestamp_s) = (Some((at, None)), 0);
-        std::mem::replace(&mut self.current, Current::at(seq, file, Mark { offset: at, bytes: 0, db: None }))
+        (self.rotated, self.timestamp_s) = (Some((fresh.written.offset, None)), 0);
+        std::mem::replace(&mut self.current, fresh)
     }
 
     /// The change that makes [`super::Names::temporary_base`], written and synced, the base for what follows `at`, where
@@ -133,8 +143,8 @@ impl Writer {
         // Nothing was written since the current file began: the one that was made for this rewrite is not needed.
         let spare = self.spare.as_ref().map(|spare| spare.seq);
         manifest.incrs.retain(|entry| Some(entry.seq) != spare);
-        let kept_history_bytes = self.options.kept_history_bytes;
-        Ok(self.directory.begin_installing(base, manifest, &self.backlog, kept_history_bytes))
+        let wanted = self.wanted_history();
+        Ok(self.directory.begin_installing(base, manifest, &self.backlog, wanted))
     }
 
     /// Takes the result of a change that a step, [`Writer::prepare_file`] or [`Writer::begin_install`] began.
@@ -185,14 +195,18 @@ impl Writer {
         if has_begun { Ok(()) } else { Err(JournalError::SyncInFlight) }
     }
 
+    fn wanted_history(&self) -> Wanted {
+        Wanted { bytes_max: self.options.kept_history_bytes, needed_from: self.options.needed_from }
+    }
+
     /// Removes the files that are not needed any more, as far as they are not kept for replicas.
     pub(super) fn remove_history(&mut self) {
         let manifest = self.directory.manifest();
-        if manifest.history.is_empty() || self.directory.is_unsettled() {
+        if manifest.history.is_empty() || self.directory.is_unsettled() || self.is_changing() {
             return;
         }
-        let kept_bytes = self.options.kept_history_bytes;
-        if let Some(trimmed) = trim_history(self.directory.folder(), &self.backlog, manifest, kept_bytes) {
+        let wanted = self.wanted_history();
+        if let Some(trimmed) = trim_history(self.directory.folder(), &self.backlog, manifest, wanted) {
             // If that fails the lines stay, and say of files that are not there that they are not needed.
             let _ = self.directory.persist(trimmed);
         }
