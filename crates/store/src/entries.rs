@@ -58,6 +58,10 @@ impl<const S: usize> Leaf for SequenceLeaf<S> {
         self.items.is_same(&other.items)
     }
 
+    fn is_shared(&self) -> bool {
+        self.items.is_shared()
+    }
+
     /// At the ends of a list all that came before stays together: seldom does anything arrive between it.
     fn split(&mut self, bias: Bias) -> Option<((), Self)> {
         let at = match bias {
@@ -174,6 +178,10 @@ impl<const S: usize, const SUFFIX: usize> Leaf for TaggedLeaf<S, SUFFIX> {
         self.items.is_same(&other.items)
     }
 
+    fn is_shared(&self) -> bool {
+        self.items.is_shared()
+    }
+
     fn split(&mut self, bias: Bias) -> Option<(Place, Self)> {
         let mut order: Vec<(Place, usize)> =
             (0..self.len()).map(|i| (place_of(member_hash(self.member(i))), i)).collect();
@@ -257,6 +265,14 @@ impl<const S: usize, const SUFFIX: usize> Entries<S, SUFFIX> {
         match self {
             Entries::Small(tree) => tree.node_count(),
             Entries::Large(tree) => tree.node_count(),
+        }
+    }
+
+    /// It is let go of: what is shared of it is left to clones.
+    pub(crate) fn note_parted(&self) {
+        match self {
+            Entries::Small(tree) => tree.note_parted(),
+            Entries::Large(tree) => tree.note_parted(),
         }
     }
 

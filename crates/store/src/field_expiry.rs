@@ -36,12 +36,14 @@ impl Keyspace {
                 };
                 if let Some(entry) = table::find(database.root(position), position.0, due) {
                     self.before_change(db, entry, Change::Part);
+                    let watched = self.watch_change(db, position);
                     let fields = self.expire_fields_of(
                         (state, index, database),
                         (position, entry),
                         (now_ms, fields_max - removed),
                         &mut |key, lapse| expired(db, key, lapse),
                     );
+                    watched.into_iter().for_each(|watched| self.note_change(watched));
                     removed += fields;
                 }
             }

@@ -14,6 +14,7 @@ use crate::ZSet;
 use crate::encoding::{Encoding, Thresholds};
 use crate::entries::{Entries, EntriesBuilder, EntriesIter};
 use crate::packed::Packed;
+use crate::sharing::own_flat;
 
 /// Sizes at which the ends leave their small form; nothing shows it.
 const ENDS_SMALL_MAX: usize = 64;
@@ -152,7 +153,7 @@ impl Hash {
         match &mut self.form {
             Form::Plain(entries) => put(entries, field, value, thresholds),
             Form::Timed(timed) => {
-                let timed = Arc::make_mut(timed);
+                let timed = own_flat(timed);
                 let added = put(&mut timed.entries, field, value, thresholds);
                 if !added {
                     timed.ends.remove(field);
@@ -172,7 +173,7 @@ impl Hash {
         match &mut self.form {
             Form::Plain(entries) => entries.remove(field),
             Form::Timed(timed) => {
-                let timed = Arc::make_mut(timed);
+                let timed = own_flat(timed);
                 let removed = timed.entries.remove(field);
                 if removed {
                     timed.ends.remove(field);
@@ -232,7 +233,7 @@ impl Hash {
     pub fn remove_past(&mut self, now_ms: i64, fields_max: usize) -> Vec<Box<[u8]>> {
         let count = self.past_len(now_ms).min(fields_max);
         let (Form::Timed(timed), 1..) = (&mut self.form, count) else { return Vec::new() };
-        let timed = Arc::make_mut(timed);
+        let timed = own_flat(timed);
         let mut past = Vec::with_capacity(count);
         let mut soonest = timed.ends.iter();
         while past.len() < count
@@ -337,7 +338,7 @@ impl Hash {
     fn entries_mut(&mut self) -> &mut Entries<2> {
         match &mut self.form {
             Form::Plain(entries) => entries,
-            Form::Timed(timed) => &mut Arc::make_mut(timed).entries,
+            Form::Timed(timed) => &mut own_flat(timed).entries,
         }
     }
 
@@ -347,7 +348,7 @@ impl Hash {
             self.form = Form::Timed(Arc::new(timed));
         }
         match &mut self.form {
-            Form::Timed(timed) => Arc::make_mut(timed),
+            Form::Timed(timed) => own_flat(timed),
             Form::Plain(_) => unreachable!("hash-form: it was just made one with ends"),
         }
     }

@@ -22,6 +22,7 @@ mod reaper;
 pub mod rope;
 mod sample;
 pub mod set;
+mod sharing;
 mod slab;
 mod snapshot;
 pub mod stream;

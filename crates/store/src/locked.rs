@@ -15,7 +15,7 @@ use crate::encoding::Encoding;
 use crate::entry::{Entry, Form, INLINE_BYTES_MAX, OwnedEntry, OwnedValue, Payload};
 use crate::keyspace::{Database, Keyspace, Position, StripeState};
 use crate::reaper::Garbage;
-use crate::snapshot::Change;
+use crate::snapshot::{Change, Watched};
 use crate::table::{self, TABLE_BYTES_PER_KEY};
 use crate::value::{Kind, Value};
 use crate::{LongString, keyspace::STRIPES};
@@ -37,6 +37,15 @@ pub struct Locked<'k> {
     created: Vec<Created>,
     /// Keys past their end are found as if they were not.
     sees_expired: bool,
+    /// The value that was lent for writing last, if a snapshot may have a clone of it.
+    written: Option<Watched>,
+}
+
+impl Drop for Locked<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.note_written();
+    }
 }
 
 /// A key that ended by its time to live.
@@ -199,7 +208,7 @@ pub(crate) fn position_of(space: &Keyspace, entry: Entry) -> u64 {
 impl<'k> Locked<'k> {
     #[inline]
     pub(crate) fn new(space: &'k Keyspace, guards: Guards<'k>) -> Locked<'k> {
-        Locked { space, guards, expired: Vec::new(), created: Vec::new(), sees_expired: false }
+        Locked { space, guards, expired: Vec::new(), created: Vec::new(), sees_expired: false, written: None }
     }
 
     /// From now on a key past its end is found like any other: for who copies another server's changes, which says itself
@@ -342,12 +351,21 @@ impl<'k> Locked<'k> {
         key: &[u8],
         at: Instant,
     ) -> Option<Option<&mut Value>> {
+        self.note_written();
         let entry = self.find(db, position, key, at.now_ms)?;
         self.space.before_change(db, entry, Change::Part);
+        self.written = self.space.watch_change(db, position);
         at.mark(entry);
         // SAFETY: the result borrows `self` mutably, and every View of a stripe's entries borrows the
         // one Locked (or scan) that holds the stripe: no other reference to the value exists.
         Some(unsafe { entry.object_mut() })
+    }
+
+    #[inline]
+    fn note_written(&mut self) {
+        if let Some(watched) = self.written.take() {
+            self.space.note_change(watched);
+        }
     }
 
     /// Stores a string, of which `form` says how it came to be.

@@ -111,6 +111,11 @@ impl Packed {
         self.0.is_same(&other.0)
     }
 
+    /// True if there is another clone of it.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.0.is_shared()
+    }
+
     /// The item at `index`. Panics when there is none.
     #[inline]
     pub fn get(&self, index: usize) -> &[u8] {

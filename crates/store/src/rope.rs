@@ -6,6 +6,8 @@
 use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 
+use crate::sharing::own;
+
 /// Bytes of a chunk.
 pub const CHUNK_BYTES: usize = 16 * 1024;
 /// Chunks of a group: a group spans 2 MiB, so that the largest string (512 MiB) has 256 groups.
@@ -81,9 +83,9 @@ impl LongString {
     /// As [`LongString::piece`], for writing in place.
     pub fn piece_mut(&mut self, at: usize) -> &mut [u8] {
         let chunk = at / CHUNK_BYTES;
-        let groups = Arc::make_mut(&mut self.groups);
-        let group = Arc::make_mut(&mut groups[chunk / GROUP_CHUNKS]);
-        &mut Arc::make_mut(&mut group[chunk % GROUP_CHUNKS].0)[at % CHUNK_BYTES..]
+        let groups = own(&mut self.groups, list_bytes);
+        let group = own(&mut groups[chunk / GROUP_CHUNKS], list_bytes);
+        &mut own(&mut group[chunk % GROUP_CHUNKS].0, list_bytes)[at % CHUNK_BYTES..]
     }
 
     /// A copy of the whole.
@@ -158,15 +160,15 @@ impl LongString {
     }
 
     fn last_chunk(&mut self) -> Option<&mut Vec<u8>> {
-        let group = Arc::make_mut(&mut self.groups).last_mut()?;
-        Arc::make_mut(group).last_mut().map(|chunk| Arc::make_mut(&mut chunk.0))
+        let group = own(&mut self.groups, list_bytes).last_mut()?;
+        own(group, list_bytes).last_mut().map(|chunk| own(&mut chunk.0, list_bytes))
     }
 
     fn push_chunk(&mut self, chunk: Chunk) {
         self.len += chunk.0.len();
-        let groups = Arc::make_mut(&mut self.groups);
+        let groups = own(&mut self.groups, list_bytes);
         match groups.last_mut() {
-            Some(group) if group.len() < GROUP_CHUNKS => Arc::make_mut(group).push(chunk),
+            Some(group) if group.len() < GROUP_CHUNKS => own(group, list_bytes).push(chunk),
             _ => groups.push(Arc::new(vec![chunk])),
         }
     }
@@ -182,6 +184,11 @@ impl LongString {
         }
         self.append(&zeros[..rest % CHUNK_BYTES]);
     }
+}
+
+/// Bytes behind a list.
+fn list_bytes<T>(list: &Vec<T>) -> usize {
+    list.capacity() * size_of::<T>()
 }
 
 /// The chunks of a clone of a string, which it owns.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::encoding::{Encoding, Thresholds};
 use crate::entries::{Entries, EntriesBuilder, EntriesIter};
 use crate::packed::{Bytes, Decimal, canonical_integer};
+use crate::sharing::own;
 
 /// A set. `Clone` is O(1); a writer copies what it touches.
 #[derive(Clone)]
@@ -18,6 +19,11 @@ enum Form {
     /// Ascending. Bounded by `set_max_intset_entries`.
     Integers(Arc<Vec<i64>>),
     Members(Entries<1>),
+}
+
+/// For writing.
+fn own_integers(values: &mut Arc<Vec<i64>>) -> &mut Vec<i64> {
+    own(values, |values| values.capacity() * size_of::<i64>())
 }
 
 impl Default for Set {
@@ -106,7 +112,7 @@ impl Set {
                 && (!values.is_empty() || thresholds.set_max_intset_entries > 0)
             {
                 let Err(at) = values.binary_search(&value) else { return false };
-                let values = Arc::make_mut(values);
+                let values = own_integers(values);
                 values.insert(at, value);
                 if values.len() > thresholds.set_max_intset_entries {
                     self.make_members().make_large();
@@ -144,7 +150,7 @@ impl Set {
                 let Some(Ok(at)) = canonical_integer(member).map(|value| values.binary_search(&value)) else {
                     return false;
                 };
-                Arc::make_mut(values).remove(at);
+                own_integers(values).remove(at);
                 true
             }
             Form::Members(entries) => entries.remove(member),
@@ -166,7 +172,7 @@ impl Set {
         };
         match &mut self.form {
             Form::Integers(values) => {
-                Arc::make_mut(values).remove(rank);
+                own_integers(values).remove(rank);
             }
             Form::Members(entries) => entries.remove_at(rank),
         }

@@ -11,22 +11,28 @@
 //! What writers keep is bounded: beyond a share of the data, those that would keep more have to wait for the walkers
 //! ([`Keyspace::snapshot_is_behind`]), and look at that before they lock anything.
 
+mod holdings;
+
 use std::ops::Range;
 use std::sync::atomic::{
-    AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering::AcqRel, Ordering::Acquire,
-    Ordering::Relaxed, Ordering::Release,
+    AtomicBool, AtomicPtr, AtomicU8, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed,
+    Ordering::Release,
 };
+
+pub(crate) use holdings::Watched;
 
 use base::limits::{SNAPSHOT_KEPT_BYTES_MIN, SNAPSHOT_KEPT_PERCENT};
 use parking_lot::Mutex;
 
 use crate::blocks::Word;
 use crate::entry::{Entry, MARK, OwnedEntry, OwnedValue};
-use crate::keyspace::{Detached, Keyspace, STRIPE_SLOTS, STRIPES};
-use crate::locked::{Locked, ValueRef, View};
+use crate::keyspace::{Detached, Keyspace, Position, STRIPE_SLOTS, STRIPES};
+use crate::locked::{Locked, ValueRef, View, position_of};
 use crate::reaper::Garbage;
+use crate::sharing::parted_bytes;
 use crate::table::{self, HASH_BITS};
 use crate::value::Value;
+use holdings::{Holdings, Place, StripeBits};
 
 /// Entries that are copied before a stripe is let go (a bucket's more at most): a few microseconds.
 const ENTRIES_PER_LOCK: usize = 32;
@@ -34,11 +40,10 @@ const ENTRIES_PER_LOCK: usize = 32;
 const BATCH_ENTRIES: usize = 512;
 /// Entries that are kept in one piece of memory.
 const KEPT_PART_ENTRIES: usize = BATCH_ENTRIES;
-/// Bytes of a kept object that are counted where its writers copy its nodes one by one, and seldom all.
-const CHANGED_OBJECT_BYTES_MAX: usize = 64 * 1024;
+/// An object up to this size counts as a whole if a part of it is changed; of a larger one, what its writers part with.
+const WHOLE_OBJECT_BYTES_MAX: usize = 64 * 1024;
 /// No object that goes as a whole counts for more than this share of what may be kept: a few huge ones hold nobody up.
 const REMOVED_OBJECT_SHARE: usize = 16;
-const STRIPES_PER_WORD: usize = u64::BITS as usize;
 
 /// What the keyspace knows of the running snapshot.
 #[derive(Default)]
@@ -52,8 +57,10 @@ pub(crate) struct Marking {
     kept_bytes: AtomicUsize,
     /// With more than this kept, writers wait.
     kept_bytes_max: AtomicUsize,
-    /// A bit for each stripe that the running snapshot has all of.
-    walked: [AtomicU64; STRIPES / STRIPES_PER_WORD],
+    /// Big values of which a walker has, or will have, a clone.
+    holdings: Holdings,
+    /// Stripes that the running snapshot has all of.
+    walked: StripeBits,
     flushed: Mutex<Vec<Flushed>>,
 }
 
@@ -73,6 +80,7 @@ struct Kept {
     entry: OwnedEntry,
     clock: u32,
     bytes: usize,
+    holding: Option<Place>,
 }
 
 /// The tables of a database that was flushed.
@@ -102,12 +110,9 @@ impl Marking {
         }
     }
 
-    fn note_walked(&self, stripe: usize) {
-        self.walked[stripe / STRIPES_PER_WORD].fetch_or(1 << (stripe % STRIPES_PER_WORD), Relaxed);
-    }
-
-    fn is_walked(&self, stripe: usize) -> bool {
-        self.walked[stripe / STRIPES_PER_WORD].load(Relaxed) >> (stripe % STRIPES_PER_WORD) & 1 != 0
+    /// What a value that goes as a whole counts for at most.
+    fn removed_bytes_max(&self) -> usize {
+        self.kept_bytes_max.load(Relaxed) / REMOVED_OBJECT_SHARE
     }
 }
 
@@ -117,6 +122,43 @@ impl Keyspace {
     pub(crate) fn before_change(&self, db: usize, entry: Entry, change: Change) {
         if entry.mark() != self.marking.own() {
             self.keep(db, entry, change);
+        } else if change == Change::Whole && self.marking.holdings.any() {
+            self.close_holding(db, entry);
+        }
+    }
+
+    #[cold]
+    fn close_holding(&self, db: usize, entry: Entry) {
+        let Marking { holdings, kept_bytes, .. } = &self.marking;
+        let position = Position(position_of(self, entry));
+        if holdings.touch(position.stripe()) {
+            let (index, _) = self.database(db);
+            holdings.close((position, index), self.marking.removed_bytes_max(), kept_bytes);
+        }
+    }
+
+    /// To be called where a part of a value is about to be changed, after [`Keyspace::before_change`]; what is returned
+    /// goes to [`Keyspace::note_change`] once it is done. Its stripe is held all the time.
+    #[inline]
+    pub(crate) fn watch_change(&self, db: usize, position: Position) -> Option<Watched> {
+        if !self.marking.holdings.any() {
+            return None;
+        }
+        self.watch_held(db, position)
+    }
+
+    #[cold]
+    fn watch_held(&self, db: usize, position: Position) -> Option<Watched> {
+        let is_near = self.marking.holdings.touch(position.stripe());
+        is_near.then(|| Watched { place: (position, self.database(db).0), parted_before: parted_bytes() })
+    }
+
+    /// See [`Keyspace::watch_change`].
+    #[cold]
+    pub(crate) fn note_change(&self, watched: Watched) {
+        let bytes = (parted_bytes() - watched.parted_before) as usize;
+        if bytes > 0 {
+            self.marking.holdings.add(watched.place, bytes, &self.marking.kept_bytes);
         }
     }
 
@@ -124,18 +166,32 @@ impl Keyspace {
     fn keep(&self, db: usize, entry: Entry, change: Change) {
         let (index, _) = self.database(db);
         let view = View::new(entry);
-        let counted_max = match change {
-            Change::Part => CHANGED_OBJECT_BYTES_MAX,
-            Change::Whole => self.marking.kept_bytes_max.load(Relaxed) / REMOVED_OBJECT_SHARE,
-        };
-        let object_bytes = match view.value() {
-            ValueRef::Inline(_) => 0,
-            ValueRef::Object(value) => value.memory_bytes().min(counted_max),
+        let (object_bytes, holding) = match (view.value(), change) {
+            (ValueRef::Inline(_), _) => (0, None),
+            (ValueRef::Object(value), Change::Whole) => {
+                (value.memory_bytes().min(self.marking.removed_bytes_max()), None)
+            }
+            (ValueRef::Object(value), Change::Part) => match self.hold(index, entry, value) {
+                Some(place) => (0, Some(place)),
+                None => (value.memory_bytes(), None),
+            },
         };
         let bytes = size_of::<Kept>() + entry.footprint_bytes() + object_bytes;
-        let kept = Kept { index, key: view.key().into(), entry: view.to_owned(), clock: view.clock(), bytes };
+        let (key, clock) = (view.key().into(), view.clock());
+        let kept = Kept { index, key, entry: view.to_owned(), clock, bytes, holding };
         entry.set_mark(self.marking.own());
         self.marking.push(kept);
+    }
+
+    /// From now on the snapshot has a clone of a value of a database: if that is big, what its writers part with is
+    /// counted. Its stripe is held.
+    fn hold(&self, index: usize, entry: Entry, value: &Value) -> Option<Place> {
+        let bytes = value.memory_bytes();
+        (bytes > WHOLE_OBJECT_BYTES_MAX).then(|| {
+            let place = (Position(position_of(self, entry)), index);
+            self.marking.holdings.begin(place, bytes);
+            place
+        })
     }
 
     /// Takes over the tables of a flushed database, if the running snapshot may still want them; else gives them back.
@@ -154,8 +210,8 @@ impl Keyspace {
         None
     }
 
-    /// Bytes of entries that were written since the running snapshot's start and wait for its walkers; of big values a
-    /// part.
+    /// Bytes of entries that were written since the running snapshot's start and wait for its walkers; of big values that
+    /// were changed in part, what nobody else has any more, until they are saved.
     pub fn kept_bytes(&self) -> usize {
         self.marking.kept_bytes.load(Relaxed)
     }
@@ -167,12 +223,13 @@ impl Keyspace {
     }
 
     /// True if a command that writes has to wait for the running snapshot's walkers. One that writes to one stripe only
-    /// need not if that is walked: nothing of it will be kept.
+    /// need not if that is walked, and no big value of it is still being saved: nothing of it will be kept.
     #[inline]
     pub fn snapshot_is_behind(&self, only_stripe: Option<usize>) -> bool {
         let marking = &self.marking;
         marking.kept_bytes.load(Relaxed) > marking.kept_bytes_max.load(Relaxed)
-            && !only_stripe.is_some_and(|stripe| marking.is_walked(stripe))
+            && !only_stripe
+                .is_some_and(|stripe| marking.walked.has(stripe) && !marking.holdings.touch(stripe))
     }
 
     /// Starts a snapshot of this instant, for which the caller holds every stripe. `None` if one is being walked.
@@ -184,7 +241,7 @@ impl Keyspace {
         let data_bytes = crate::alloc::used_bytes().saturating_sub(self.birth_bytes());
         let kept_bytes_max = (data_bytes / 100 * SNAPSHOT_KEPT_PERCENT).max(SNAPSHOT_KEPT_BYTES_MIN);
         self.marking.kept_bytes_max.store(kept_bytes_max, Relaxed);
-        self.marking.walked.iter().for_each(|word| word.store(0, Relaxed));
+        self.marking.walked.clear();
         self.marking.own.fetch_xor(MARK, Relaxed);
         let built = (0..self.databases()).filter_map(|db| Some((db, self.built(db)?)));
         let databases = built
@@ -271,7 +328,7 @@ impl Snapshot {
         walk: &mut Walk,
         batch: &mut SnapshotBatch,
     ) -> bool {
-        batch.clear();
+        batch.clear(space);
         loop {
             self.take_kept(space, batch);
             while batch.items.len() < BATCH_ENTRIES && self.step(space, held, walk, batch) {}
@@ -312,7 +369,7 @@ impl Snapshot {
         for kept in kept {
             // A database that was empty at the start has no entry with the other mark.
             let db = self.db_of(kept.index).expect("one-mark: an old entry is of a database of the snapshot");
-            batch.push(db, &kept.key, kept.entry, kept.clock);
+            batch.push(db, &kept.key, kept.entry, kept.clock, kept.holding);
             space.marking.kept_bytes.fetch_sub(kept.bytes, Relaxed);
         }
     }
@@ -343,7 +400,7 @@ impl Snapshot {
         let _guard = space.guard(held, stripe);
         walk.place = self.step_stripe(space, stripe, at, position, batch);
         if walk.place.is_none() {
-            space.marking.note_walked(stripe);
+            space.marking.walked.set(stripe);
             self.walked_stripes.fetch_add(1, AcqRel);
         }
         true
@@ -367,7 +424,8 @@ impl Snapshot {
             let slot = (from >> HASH_BITS) as usize;
             let mut each = |entry: Entry| {
                 looked_at.set(looked_at.get() + 1);
-                batch.take(database.db, entry, own);
+                let hold = |value: &Value| space.hold(database.index, entry, value);
+                batch.take(database.db, entry, own, hold);
             };
             let next = table::scan(tables.root_of(slot), from, &mut each, &mut || {
                 looked_at.get() < ENTRIES_PER_LOCK
@@ -397,7 +455,8 @@ impl Snapshot {
             let word: Word = AtomicPtr::new(root.word());
             let mut each = |entry: Entry| {
                 looked_at.set(looked_at.get() + 1);
-                batch.take(db, entry, own);
+                // Nobody writes to what is flushed.
+                batch.take(db, entry, own, |_| None);
             };
             // The slot's bits of a position name no part of one slot's table.
             let next = table::scan(&word, position, &mut each, &mut || looked_at.get() < ENTRIES_PER_LOCK);
@@ -429,6 +488,7 @@ struct Item {
     value: ItemValue,
     expire_at_ms: Option<i64>,
     clock: u32,
+    holding: Option<Place>,
 }
 
 enum ItemValue {
@@ -472,9 +532,15 @@ impl SnapshotBatch {
         (0..).map_while(|at| self.get(at))
     }
 
-    fn clear(&mut self) {
+    /// Lets go of all entries.
+    fn clear(&mut self, space: &Keyspace) {
         self.bytes.clear();
-        self.items.clear();
+        for Item { value, holding, .. } in self.items.drain(..) {
+            drop(value);
+            if let Some(place) = holding {
+                space.marking.holdings.end(place, &space.marking.kept_bytes);
+            }
+        }
     }
 
     fn copy(&mut self, bytes: &[u8]) -> Range<usize> {
@@ -483,27 +549,28 @@ impl SnapshotBatch {
         from..self.bytes.len()
     }
 
-    fn push(&mut self, db: usize, key: &[u8], entry: OwnedEntry, clock: u32) {
+    fn push(&mut self, db: usize, key: &[u8], entry: OwnedEntry, clock: u32, holding: Option<Place>) {
         let key = self.copy(key);
         let value = match entry.value {
             OwnedValue::Inline(bytes, _) => ItemValue::Inline(self.copy(&bytes)),
             OwnedValue::Object(value) => ItemValue::Object(value),
         };
-        self.items.push(Item { db, key, value, expire_at_ms: entry.expire_at_ms, clock });
+        self.items.push(Item { db, key, value, expire_at_ms: entry.expire_at_ms, clock, holding });
     }
 
     /// Copies an entry that the snapshot does not have yet, and marks it. The caller holds its stripe, or owns it.
-    fn take(&mut self, db: usize, entry: Entry, own: u8) {
+    fn take(&mut self, db: usize, entry: Entry, own: u8, hold: impl FnOnce(&Value) -> Option<Place>) {
         if entry.mark() == own {
             return;
         }
         entry.set_mark(own);
         let view = View::new(entry);
         let key = self.copy(view.key());
-        let value = match view.value() {
-            ValueRef::Inline(bytes) => ItemValue::Inline(self.copy(bytes)),
-            ValueRef::Object(value) => ItemValue::Object(value.clone()),
+        let (value, holding) = match view.value() {
+            ValueRef::Inline(bytes) => (ItemValue::Inline(self.copy(bytes)), None),
+            ValueRef::Object(value) => (ItemValue::Object(value.clone()), hold(value)),
         };
-        self.items.push(Item { db, key, value, expire_at_ms: view.expire_at_ms(), clock: view.clock() });
+        let (expire_at_ms, clock) = (view.expire_at_ms(), view.clock());
+        self.items.push(Item { db, key, value, expire_at_ms, clock, holding });
     }
 }

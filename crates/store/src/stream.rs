@@ -18,6 +18,7 @@ pub use id::StreamId;
 pub use node::{Entry, Fields};
 
 use crate::encoding::Thresholds;
+use crate::sharing::own_flat;
 use crate::tree::{ByKey, ByRank, Cursor, Leaf, Tree, Walk};
 use node::{Node, NodeLimits};
 use sorted::{Sorted, SortedIter};
@@ -139,7 +140,7 @@ impl Stream {
             return;
         };
         let next = body.entries.edit(&mut ByRank::existing(last_rank), |shared: &mut Arc<Node>, _| {
-            let node = Arc::make_mut(shared);
+            let node = own_flat(shared);
             if node.is_full(bytes, limits) {
                 node.finish();
                 return Some(Node::begin(id, names, fields, Some(node)));
@@ -354,7 +355,7 @@ impl Stream {
     }
 
     fn body_mut(&mut self) -> &mut Body {
-        Arc::make_mut(&mut self.body)
+        own_flat(&mut self.body)
     }
 }
 

@@ -68,6 +68,8 @@ pub trait Leaf: Clone + Default {
     fn heap_bytes(&self) -> usize;
     /// True if both are clones between which nothing was written.
     fn is_same(&self, other: &Self) -> bool;
+    /// True if somebody else has a clone of it.
+    fn is_shared(&self) -> bool;
     /// Tree nodes that go with the leaf: itself, and those of trees that its entries hold.
     fn node_count(&self) -> usize {
         1
@@ -132,6 +134,11 @@ impl<L: Leaf> Tree<L> {
         }
     }
 
+    /// It is let go of: what is shared of it is left to clones.
+    pub fn note_parted(&self) {
+        self.root.note_parted();
+    }
+
     /// The leaf that `seek` leads to, and the rank of its first entry.
     pub fn find<S: Seek<L>>(&self, seek: &mut S) -> (&L, usize) {
         let (mut node, mut start) = (&self.root, 0);
@@ -190,7 +197,7 @@ impl<L: Leaf> Tree<L> {
                 self.root = Node::Inner(Arc::new(Inner::from_children(vec![key], vec![only, leaf])));
             }
             Node::Inner(inner) => {
-                Arc::make_mut(inner).push_leaf(key, leaf);
+                Inner::own(inner).push_leaf(key, leaf);
                 self.repair_root();
             }
         }
@@ -203,6 +210,7 @@ impl<L: Leaf> Tree<L> {
             return;
         }
         if range.len() == self.len() {
+            self.note_parted();
             *self = Tree::default();
             return;
         }
@@ -243,7 +251,7 @@ fn edit_node<L: Leaf, S: Seek<L>, R>(
     match node {
         Node::Leaf(leaf) => change(leaf, seek),
         Node::Inner(inner) => {
-            let inner = Arc::make_mut(inner);
+            let inner = Inner::own(inner);
             let index = seek.child(inner);
             let before = inner.children[index].totals();
             let is_first = is_first && index == 0;
@@ -266,7 +274,7 @@ fn remove_below<L: Leaf>(node: &mut Node<L>, range: Range<usize>) {
     match node {
         Node::Leaf(leaf) => leaf.remove_range(range),
         Node::Inner(inner) => {
-            let inner = Arc::make_mut(inner);
+            let inner = Inner::own(inner);
             let mut start = 0;
             let mut index = 0;
             let mut cut_at = None;
@@ -281,7 +289,7 @@ fn remove_below<L: Leaf>(node: &mut Node<L>, range: Range<usize>) {
                 }
                 cut_at.get_or_insert(index);
                 if high - low == count && inner.children.len() > 1 {
-                    inner.remove_child(index);
+                    inner.remove_child(index).1.note_parted();
                 } else {
                     let before = inner.children[index].totals();
                     remove_below(&mut inner.children[index], low..high);

@@ -165,6 +165,10 @@ impl Leaf for ScoreLeaf {
         self.members.is_same(&other.members)
     }
 
+    fn is_shared(&self) -> bool {
+        self.members.is_shared()
+    }
+
     fn split(&mut self, bias: Bias) -> Option<(ScoreKey, Self)> {
         let at = balanced_split(&self.members, 1, bias)?;
         let score_bytes = self.score_bytes()?;
@@ -696,6 +700,7 @@ impl Large {
                 with_index_item(member, score, |item| builder.push([item]));
             }
         }
+        self.index.note_parted();
         self.index = builder.finish();
         (self.stale, self.swept) = (0, 0);
     }

@@ -19,6 +19,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
+use crate::sharing::{is_shared, note_parted};
 use crate::slab;
 
 /// Bytes before the body.
@@ -235,10 +236,16 @@ impl Buffer {
         self.capacity_bytes() > 0 && self.head().references.load(Ordering::Acquire) == 1
     }
 
+    /// True if others have references to its allocation, too.
+    #[inline]
+    pub(super) fn is_shared(&self) -> bool {
+        self.capacity_bytes() > 0 && !self.is_own()
+    }
+
     /// Makes this the only reference.
     #[inline]
     fn own(&mut self) {
-        if self.capacity_bytes() > 0 && !self.is_own() {
+        if self.is_shared() {
             self.resize(size_for(self.meta().body_bytes(), Room::Some));
         }
     }
@@ -273,8 +280,11 @@ impl Buffer {
         }
     }
 
-    /// The bytes with gaps opened or closed, in a new allocation that shares the blobs.
+    /// The bytes with gaps opened or closed, in a new allocation that shares the blobs: in this one's place.
     fn copied(&self, gaps: [Gap; 3], opens: bool, meta: Meta, bytes: usize) -> Buffer {
+        if self.is_shared() {
+            note_parted(self.capacity_bytes());
+        }
         let copy = Buffer::allocate(meta, bytes);
         let old_bytes = self.meta().body_bytes();
         let (mut from, mut to) = (0, 0);
@@ -398,7 +408,10 @@ impl Buffer {
                     *self.body_at(flag_at) &= 0x7f;
                     meta.blobs -= 1;
                     self.0.as_mut().meta = meta;
-                    drop(Arc::from_raw(self.blob_pointer(at)));
+                    let blob = Arc::from_raw(self.blob_pointer(at));
+                    if is_shared(&blob) {
+                        note_parted(blob.len());
+                    }
                 }
             }
         }

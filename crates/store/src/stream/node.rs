@@ -21,6 +21,7 @@ use super::StreamId;
 use super::codec::{put_text, put_varint, take_text, take_varint};
 use crate::list::{LISTPACK_FRAME_BYTES, listpack_entry_bytes, listpack_integer_bytes};
 use crate::packed::{Bytes, Packed};
+use crate::sharing::{is_shared, own_flat};
 use crate::tree::{Bias, LEAF_FILL_BYTES_MAX, Leaf};
 
 /// A node is full at this size of its listpack whatever the configuration says, in bytes: a writer copies a whole
@@ -226,6 +227,10 @@ impl Leaf for Arc<Node> {
         Arc::ptr_eq(self, other)
     }
 
+    fn is_shared(&self) -> bool {
+        is_shared(self)
+    }
+
     fn split(&mut self, _: Bias) -> Option<(StreamId, Self)> {
         None
     }
@@ -235,7 +240,7 @@ impl Leaf for Arc<Node> {
     }
 
     fn remove_range(&mut self, range: Range<usize>) {
-        let node = Arc::make_mut(self);
+        let node = own_flat(self);
         node.removed += range.len();
         node.entries.remove(range, 0..0);
     }

@@ -4,6 +4,7 @@ use std::borrow::Borrow;
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::sharing::{is_shared, own};
 use crate::tree::{Bias, ByKey, Cursor, Leaf, Tree, Walk};
 
 /// A value of a [`Sorted`], which may hold trees of its own.
@@ -79,6 +80,10 @@ impl<K: Ord + Clone, V: Item> Leaf for Arc<SortedLeaf<K, V>> {
         Arc::ptr_eq(self, other)
     }
 
+    fn is_shared(&self) -> bool {
+        is_shared(self)
+    }
+
     fn node_count(&self) -> usize {
         1 + self.items.iter().map(|(_, value)| value.node_count()).sum::<usize>()
     }
@@ -86,19 +91,24 @@ impl<K: Ord + Clone, V: Item> Leaf for Arc<SortedLeaf<K, V>> {
     fn split(&mut self, bias: Bias) -> Option<(K, Self)> {
         let len = self.items.len();
         let at = bias.left_share(len).clamp(1, len - 1);
-        let items = &mut Arc::make_mut(self).items;
+        let items = &mut own_leaf(self).items;
         let right = SortedLeaf { items: items.split_off(at) };
         items.shrink_to_fit();
         Some((right.items[0].0.clone(), Arc::new(right)))
     }
 
     fn append(&mut self, right: &Self) {
-        Arc::make_mut(self).items.extend_from_slice(&right.items);
+        own_leaf(self).items.extend_from_slice(&right.items);
     }
 
     fn remove_range(&mut self, range: Range<usize>) {
-        Arc::make_mut(self).items.drain(range);
+        own_leaf(self).items.drain(range);
     }
+}
+
+/// For writing.
+fn own_leaf<K: Clone, V: Clone>(leaf: &mut Arc<SortedLeaf<K, V>>) -> &mut SortedLeaf<K, V> {
+    own(leaf, |leaf| leaf.items.capacity() * size_of::<(K, V)>())
 }
 
 fn by_key<K: Borrow<Q>, Q: Ord + ?Sized>(key: &Q) -> ByKey<impl FnMut(&K) -> bool + '_> {
@@ -138,9 +148,9 @@ impl<K: Ord + Clone, V: Item> Sorted<K, V> {
     pub(super) fn insert(&mut self, key: K, value: V) -> Option<V> {
         let copy = key.clone();
         self.tree.edit(&mut by_key(&copy), |leaf, _| match leaf.search(&key) {
-            Ok(at) => Some(std::mem::replace(&mut Arc::make_mut(leaf).items[at].1, value)),
+            Ok(at) => Some(std::mem::replace(&mut own_leaf(leaf).items[at].1, value)),
             Err(at) => {
-                let leaf = Arc::make_mut(leaf);
+                let leaf = own_leaf(leaf);
                 if leaf.items.len() == leaf.items.capacity() {
                     // Doubling would leave leaves a third empty.
                     leaf.items.reserve_exact(1 + leaf.items.len() / 4);
@@ -159,7 +169,7 @@ impl<K: Ord + Clone, V: Item> Sorted<K, V> {
         self.item(key)?;
         self.tree.edit(&mut by_key(key), |leaf, _| {
             let at = leaf.search(key).ok()?;
-            Some(change(&mut Arc::make_mut(leaf).items[at].1))
+            Some(change(&mut own_leaf(leaf).items[at].1))
         })
     }
 
@@ -170,7 +180,7 @@ impl<K: Ord + Clone, V: Item> Sorted<K, V> {
         self.item(key)?;
         self.tree.edit(&mut by_key(key), |leaf, _| {
             let at = leaf.search(key).ok()?;
-            Some(Arc::make_mut(leaf).items.remove(at).1)
+            Some(own_leaf(leaf).items.remove(at).1)
         })
     }
 

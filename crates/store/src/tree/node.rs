@@ -5,13 +5,12 @@ use std::sync::Arc;
 use crate::courtesy::{self, LEAF_UNITS};
 
 use super::{Bias, CHILDREN_MAX, LEAF_FILL_BYTES_MAX, LEAF_FILL_BYTES_MIN, Leaf};
+use crate::sharing::{self, COUNTS_BYTES, is_shared, note_parted};
 
 /// Two leaves are merged if together they do not weigh more than this.
 const LEAF_MERGE_BYTES_MAX: usize = LEAF_FILL_BYTES_MAX * 3 / 4;
 const CHILDREN_MIN: usize = CHILDREN_MAX / 4;
 const CHILDREN_MERGE_MAX: usize = CHILDREN_MAX * 3 / 4;
-/// The two reference counts before a shared node.
-const SHARED_HEADER_BYTES: usize = 16;
 
 /// Finds the way from the root to a leaf.
 pub trait Seek<L: Leaf> {
@@ -118,11 +117,7 @@ impl<L: Leaf> Node<L> {
             }
             Node::Inner(inner) => Totals {
                 entries: inner.entries,
-                bytes: inner.bytes
-                    + inner.children.capacity()
-                        * (size_of::<Self>() + size_of::<usize>() + size_of::<L::Key>())
-                    + size_of::<Inner<L>>()
-                    + SHARED_HEADER_BYTES,
+                bytes: inner.bytes + inner.list_bytes() + size_of::<Inner<L>>() + COUNTS_BYTES,
                 nodes: inner.nodes + 1,
                 leaves: inner.leaves,
             },
@@ -146,7 +141,7 @@ impl<L: Leaf> Node<L> {
                 Some((key, Node::Leaf(right)))
             }
             Node::Inner(inner) => {
-                let (key, right) = Arc::make_mut(inner).split(bias);
+                let (key, right) = Inner::own(inner).split(bias);
                 Some((key, Node::Inner(Arc::new(right))))
             }
         }
@@ -169,14 +164,41 @@ impl<L: Leaf> Node<L> {
 
     fn absorb(&mut self, key: L::Key, right: Self) {
         match (self, right) {
-            (Node::Leaf(a), Node::Leaf(b)) => a.append(&b),
-            (Node::Inner(a), Node::Inner(b)) => Arc::make_mut(a).append(key, Arc::unwrap_or_clone(b)),
+            (Node::Leaf(a), Node::Leaf(b)) => {
+                a.append(&b);
+                Node::Leaf(b).note_parted();
+            }
+            (Node::Inner(a), Node::Inner(mut b)) => {
+                // What a clone shares stays its own.
+                Inner::own(&mut b);
+                Inner::own(a).append(key, Arc::unwrap_or_clone(b));
+            }
             _ => unreachable!("tree: all leaves are equally deep"),
+        }
+    }
+
+    /// It is let go of: what is shared of it is left to clones.
+    pub(super) fn note_parted(&self) {
+        match self {
+            Node::Leaf(leaf) if leaf.is_shared() => note_parted(leaf.heap_bytes()),
+            Node::Inner(inner) if is_shared(inner) => note_parted(self.totals().bytes),
+            Node::Leaf(_) => {}
+            Node::Inner(inner) => inner.children.iter().for_each(Node::note_parted),
         }
     }
 }
 
 impl<L: Leaf> Inner<L> {
+    /// For writing.
+    pub(super) fn own(inner: &mut Arc<Self>) -> &mut Self {
+        sharing::own(inner, Self::list_bytes)
+    }
+
+    /// Bytes of what lists its children.
+    fn list_bytes(&self) -> usize {
+        self.children.capacity() * (size_of::<Node<L>>() + size_of::<usize>() + size_of::<L::Key>())
+    }
+
     pub(super) fn from_children(keys: Vec<L::Key>, children: Vec<Node<L>>) -> Self {
         let mut inner =
             Inner { entries: 0, bytes: 0, nodes: 0, leaves: 0, keys, counts: Vec::new(), children };
@@ -213,7 +235,7 @@ impl<L: Leaf> Inner<L> {
         match &mut self.children[last] {
             Node::Leaf(_) => self.insert_child(last + 1, key, leaf),
             Node::Inner(inner) => {
-                Arc::make_mut(inner).push_leaf(key, leaf);
+                Inner::own(inner).push_leaf(key, leaf);
                 self.child_changed(last, before);
                 self.repair(last, Bias::Back);
             }
