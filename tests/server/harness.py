@@ -53,20 +53,34 @@ def run_to_end(*arguments, cwd=None):
     return done.returncode, done.stdout.splitlines()
 
 
-class Server:
+class Process:
+    """A server of any kind: its process, `port`, `directory` and log."""
+
+    def launch(self, command, before_start=None):
+        self.log_path = os.path.join(self.directory, "log")
+        with open(self.log_path, "wb") as log:
+            self.process = subprocess.Popen(
+                [str(word) for word in command], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                preexec_fn=before_start,
+            )
+
+    def log(self):
+        with open(self.log_path, encoding="utf-8", errors="replace") as log:
+            return log.read()
+
+    def connect(self):
+        return Client(socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S))
+
+
+class Server(Process):
     """A running server; a context manager that kills it, and fails if it had ended by itself."""
 
     def __init__(self, *arguments, threads=2, port=None, directory=None, before_start=None):
         self.is_directory_kept = directory is not None
         self.directory = directory or tempfile.mkdtemp(prefix="halcyon-test-")
         self.port = free_port() if port is None else port
-        self.log_path = os.path.join(self.directory, "log")
         command = [binary(), "--port", self.port, "--bind", "127.0.0.1", "--dir", self.directory, "--threads", threads]
-        with open(self.log_path, "wb") as log:
-            self.process = subprocess.Popen(
-                [str(word) for word in [*command, *arguments]], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                preexec_fn=before_start,
-            )
+        self.launch([*command, *arguments], before_start)
 
     def __enter__(self):
         deadline = time.monotonic() + START_TIMEOUT_S
@@ -90,13 +104,6 @@ class Server:
         self.process.wait()
         if not self.is_directory_kept:
             shutil.rmtree(self.directory, ignore_errors=True)
-
-    def log(self):
-        with open(self.log_path, encoding="utf-8", errors="replace") as log:
-            return log.read()
-
-    def connect(self):
-        return Client(socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S))
 
     def resident_bytes(self):
         with open(f"/proc/{self.process.pid}/status", encoding="ascii") as status:

@@ -5,12 +5,10 @@ import os
 import pathlib
 import shutil
 import signal
-import socket
-import subprocess
 import tempfile
 import time
 
-from harness import PATIENCE_S, START_TIMEOUT_S, Client, Skip, free_port, wait_until
+from harness import START_TIMEOUT_S, Process, Skip, free_port, wait_until
 
 NEWER_DIRECTORY = pathlib.Path.home() / ".cache" / "halcyon-peers" / "bin"
 
@@ -27,21 +25,17 @@ def programs():
     return found
 
 
-class Peer:
+class Peer(Process):
     """A running real server; a context manager that kills it."""
 
     def __init__(self, path, *arguments):
         self.port = free_port()
         self.directory = tempfile.mkdtemp(prefix="halcyon-peer-")
-        self.log_path = os.path.join(self.directory, "log")
         options = [
             "--port", self.port, "--bind", "127.0.0.1", "--dir", self.directory, "--save", "",
             "--enable-debug-command", "yes",
         ]
-        with open(self.log_path, "wb") as log:
-            self.process = subprocess.Popen(
-                [path, *map(str, [*options, *arguments])], stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
+        self.launch([path, *options, *arguments])
 
     def __enter__(self):
         deadline = time.monotonic() + START_TIMEOUT_S
@@ -63,13 +57,6 @@ class Peer:
         self.process.kill()
         self.process.wait()
         shutil.rmtree(self.directory, ignore_errors=True)
-
-    def log(self):
-        with open(self.log_path, encoding="utf-8", errors="replace") as log:
-            return log.read()
-
-    def connect(self):
-        return Client(socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S))
 
     def stop(self):
         self.process.send_signal(signal.SIGSTOP)
