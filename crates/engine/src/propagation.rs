@@ -127,6 +127,9 @@ pub struct Record {
     dbs: (usize, usize),
     /// The running command has said what its effect is: its own words are not.
     is_told: bool,
+    /// What commands do is not told, only what has gone by itself: for a script that wants it so, and for what the log has
+    /// told before.
+    pub(crate) is_muted: bool,
 }
 
 impl Record {
@@ -211,7 +214,9 @@ impl Ctx<'_> {
             let db = self.db();
             let record = &mut self.worker().effects.record;
             record.is_told = true;
-            record.push(db, head, rest);
+            if !record.is_muted {
+                record.push(db, head, rest);
+            }
         }
     }
 
@@ -289,7 +294,10 @@ impl Ctx<'_> {
         let is_told = self.worker().effects.record.is_told;
         if has_changed && !is_told {
             self.report_expired();
-            self.worker().effects.record.push(db, &[], args);
+            let record = &mut self.worker().effects.record;
+            if !record.is_muted {
+                record.push(db, &[], args);
+            }
         }
         if is_gating {
             self.observe_command(info, args, has_changed || is_told);
@@ -379,6 +387,45 @@ mod tests {
         );
         assert_eq!(harness.effects("EVAL \"redis.call('SET', 'c', 1)\" 1 c"), "SET c 1");
         assert_eq!(harness.effects("EVAL \"return redis.call('GET', 'c')\" 1 c"), "");
+    }
+
+    #[test]
+    fn scripts_may_keep_to_themselves_what_they_do() {
+        let mut harness = Harness::new();
+        harness.effects("SET k v");
+        let script = |middle: &str| {
+            format!(
+                "EVAL \"redis.call('SET', 'a', 1) {middle} redis.call('SADD', 's', 'x') redis.call('SPOP', 's')\" 0"
+            )
+        };
+        for (mode, effects) in [
+            ("", "MULTI|SET a 1|SADD s x|SREM s x|EXEC"),
+            ("redis.set_repl(redis.REPL_NONE)", "SET a 1"),
+            ("redis.set_repl(redis.REPL_AOF)", "MULTI|SET a 1|SADD s x|SREM s x|EXEC"),
+            (
+                "redis.set_repl(redis.REPL_NONE) redis.call('INCR', 'n') redis.set_repl(redis.REPL_ALL)",
+                "MULTI|SET a 1|SADD s x|SREM s x|EXEC",
+            ),
+        ] {
+            assert_eq!(harness.effects(&script(mode)), effects, "{mode}");
+        }
+        harness.check("GET n", "1");
+        let quiet = "redis.set_repl(redis.REPL_NONE) redis.call('INCR', 'n')";
+        assert_eq!(harness.effects(&format!("EVAL \"{quiet} error('x')\" 0")), "");
+        assert_eq!(harness.effects("INCR n"), "INCR n", "the next one tells again");
+        for command in ["MULTI", &format!("EVAL \"{quiet}\" 0"), "INCR n"] {
+            harness.effects(command);
+        }
+        assert_eq!(harness.effects("EXEC"), "INCR n");
+        harness.check("GET n", "5");
+        harness.run("SET gone v PX 10");
+        harness.advance_ms(20);
+        let meets = "redis.set_repl(redis.REPL_NONE) redis.call('APPEND', 'gone', 'x')";
+        assert_eq!(
+            harness.effects(&format!("EVAL \"{meets}\" 0")),
+            "DEL gone",
+            "what ended has ended for all"
+        );
     }
 
     #[test]

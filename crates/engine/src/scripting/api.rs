@@ -18,7 +18,7 @@ pub const SANDBOX: &str = "sandbox";
 /// The version of Redis that scripts see.
 const VERSION: &str = crate::server::REDIS_VERSION;
 
-/// Replication modes of `redis.set_repl`: accepted, and of no effect.
+/// Modes of `redis.set_repl`. There is one log for the files and for replicas, so that whoever names one of them names both.
 const REPL_MODES: &[(&str, i64)] =
     &[("REPL_NONE", 0), ("REPL_AOF", 1), ("REPL_SLAVE", 2), ("REPL_REPLICA", 2), ("REPL_ALL", 3)];
 
@@ -44,6 +44,8 @@ pub enum Question {
     AclCheck(MultiValue),
     /// `os.clock`.
     CpuSeconds,
+    /// `redis.set_repl`: whether the log is told what the script does from here on.
+    Tells(bool),
 }
 
 /// What a call outside a run is told.
@@ -152,12 +154,13 @@ fn common_api(lua: &Lua, shared: &Rc<Shared>) -> mlua::Result<Table> {
     api.set("error_reply", lua.create_function(error_reply)?)?;
     api.set("status_reply", lua.create_function(status_reply)?)?;
     api.set("sha1hex", lua.create_function(sha1hex)?)?;
-    let set_repl = |_: &Lua, args: MultiValue| {
+    let state = shared.clone();
+    let set_repl = move |lua: &Lua, args: MultiValue| {
         if args.len() != 1 {
             return Err(raise_table("ERR redis.set_repl() requires two arguments."));
         }
         match number_of(&args[0]).map(|mode| mode as i64) {
-            Some(0..=3) => Ok(()),
+            Some(mode @ 0..=3) => ask(lua, &state, Question::Tells(mode != 0)).map(|_| ()),
             _ => Err(raise_table(
                 "ERR Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE.",
             )),

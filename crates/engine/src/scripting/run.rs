@@ -298,6 +298,8 @@ fn attempt_with(
         let mut runner = |lua: &Lua, question: Question| run.answer(lua, question);
         let json = &server.scripting.json;
         let ended = vm.run(&function, keys, argv, program.is_function(), json, &mut runner);
+        // Of `redis.set_repl`: the next run tells again.
+        run.ctx.worker().effects.record.is_muted = false;
         run.ctx.session().db = db;
         let ended = ended.unwrap_or_else(|error| {
             Ended::Failed(Failure {

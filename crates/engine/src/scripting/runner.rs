@@ -293,6 +293,10 @@ impl Run<'_, '_> {
                 let seconds = self.ctx.server().host.cpu_seconds();
                 Ok(Value::Number(seconds.user + seconds.system))
             }
+            Question::Tells(is_told) => {
+                self.ctx.worker().effects.record.is_muted = !is_told;
+                Ok(Value::Nil)
+            }
         }
     }
 

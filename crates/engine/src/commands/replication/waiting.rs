@@ -9,7 +9,7 @@ use crate::args::{self, Args};
 use crate::blocking::{Block, TimeoutReply};
 use crate::ctx::Ctx;
 use crate::fault::{CmdResult, Fault};
-use crate::replication::primary::{Tally, Wanted};
+use crate::replication::primary::{NO_FILES, Tally, Wanted};
 use crate::reply::Reply;
 
 /// WAIT numreplicas timeout
@@ -37,9 +37,7 @@ pub(crate) fn waitaof(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) 
     let replicas = args::natural(&args[2], Fault::NOT_POSITIVE)?;
     let timeout_us = args::timeout_ms(&args[3])?;
     if local > 0 && ctx.server().synced_to().is_none() {
-        return Err(Fault::Text(
-            "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.",
-        ));
+        return Err(Fault::Text(NO_FILES));
     }
     wait_for(ctx, args, (replicas, Some(local > 0)), timeout_us, reply);
     Ok(())
@@ -66,4 +64,31 @@ fn wait_for(
     let waiter = ctx.worker().blocked.clone().expect("waiting-client: it has just begun to wait");
     server.replication.replicas.waits.add(server, wanted, tally, waiter);
     server.want_acks();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::persistence::files::FilesState;
+    use crate::testing::Harness;
+
+    #[test]
+    fn who_waits_for_files_is_told_when_they_are_given_up() {
+        let mut harness = Harness::new();
+        let told = format!("-{NO_FILES}");
+        harness.check("WAITAOF 1 0 0", &told);
+        harness.check("WAITAOF 0 0 0", "[:0 :0]");
+        let server = harness.server.clone();
+        server.persistence.files.set_state(FilesState::Begun, None);
+        server.want_files(true);
+        harness.check("SET k v", "+OK");
+        harness.run("WAITAOF 1 0 0");
+        server.note_files_progress();
+        assert_eq!(harness.received(), "", "it is written some day");
+        server.persistence.files.set_state(FilesState::Off, None);
+        server.want_files(false);
+        server.note_files_progress();
+        assert_eq!(harness.received(), told);
+        assert!(!server.replication.replicas.waits.any());
+    }
 }

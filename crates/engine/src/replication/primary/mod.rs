@@ -24,7 +24,7 @@ pub use feed::{Feed, Next, Source};
 pub use full_sync::FullSync;
 pub use replica::{Filter, Greeting, Replica, Stage};
 pub use syncs::{SyncWork, Syncs};
-pub(crate) use waits::Wanted;
+pub(crate) use waits::{NO_FILES, Wanted};
 pub use waits::{Tally, Waits};
 
 use crate::clients::Client;

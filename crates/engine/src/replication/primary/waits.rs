@@ -10,6 +10,10 @@ use crate::blocking::Waiter;
 use crate::letter::Letter;
 use crate::server::Server;
 
+/// What a client is told that waits for append-only files that are not written.
+pub(crate) const NO_FILES: &str =
+    "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.";
+
 /// What a client waits for: up to `offset`, so many copies.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
@@ -72,7 +76,8 @@ impl Waits {
         self.check(server);
     }
 
-    /// Answers those who have what they wait for. To be called when something was acknowledged or synced.
+    /// Answers those who have what they wait for, or will never have it. To be called when something was acknowledged or
+    /// synced, or the files are given up.
     pub(crate) fn check(&self, server: &Server) {
         if !self.any() {
             return;
@@ -82,10 +87,15 @@ impl Waits {
             let is_reached = server.tally(wait.wanted, &wait.tally);
             // Who gave up, or left, is gone already.
             let is_over = wait.waiter.is_answered();
-            if is_over || !is_reached {
+            let is_hopeless = wait.wanted.on_disks == Some(true) && !server.persistence.files.are_kept();
+            if is_over || !(is_reached || is_hopeless) {
                 return !is_over;
             }
-            if let Some(output) = server.waiters.time_out(&wait.waiter) {
+            let output = match is_hopeless {
+                true => server.waiters.fail(&wait.waiter, NO_FILES),
+                false => server.waiters.time_out(&wait.waiter),
+            };
+            if let Some(output) = output {
                 let letter = |token, client_id| Letter::Reply { token, client_id, output };
                 server.post(&wait.waiter.client, letter);
             }
