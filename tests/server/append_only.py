@@ -488,44 +488,6 @@ def failed_rewrite():
 
 
 @check
-def loaded_anew():
-    """DEBUG LOADAOF takes what the files have, and goes on with them"""
-    with Server(*APPEND) as server, server.connect() as client:
-        wait_until_loaded(client)
-        write_more(client)
-        before = digest(client)
-        expect(client.call("DEBUG", "LOADAOF"), "OK")
-        expect(digest(client), before)
-        client.call("SET", "after", 1)
-        before = digest(client)
-        expect(client.call("DEBUG", "LOADAOF"), "OK")
-        expect(digest(client), before)
-    with Server(*DEBUG, *NO_SAVE_POINTS) as server, server.connect() as client:
-        expect(client.call("DEBUG", "LOADAOF"), Error("ERR Error trying to load the AOF files, check server logs."))
-
-
-@check
-def loading_is_shown():
-    """while the files are loaded the server answers what needs no data, and INFO tells how far it is"""
-    with directory() as path:
-        with Server(*APPEND, "--appendfsync", "no", directory=path) as server, server.connect() as client:
-            wait_until_loaded(client)
-            script = "for n = 1, 100000 do redis.call('RPUSH', 'list' .. n % 100, n) end"
-            for _ in range(10):
-                client.call("EVAL", script, 0)
-            expect(server.terminate(), 0)
-        with Server(*APPEND, directory=path) as server, server.connect() as client:
-            shown = fields(client)
-            if shown["loading"] == "1":
-                assert int(shown["loading_total_bytes"]) >= int(shown["loading_loaded_bytes"]), shown
-                refused = client.call("GET", "k")
-                assert refused is None or refused.startswith("LOADING"), refused
-            wait_until_loaded(client)
-            expect(client.call("LLEN", "list7"), 10_000)
-            assert "DB loaded from append only file" in server.log()
-
-
-@check
 def appended_by_a_replica():
     """a replica begins its files anew with each full synchronization, and has in them what its primary sent"""
     with directory() as path, Server(*DEBUG, *NO_SAVE_POINTS) as primary, primary.connect() as writer:

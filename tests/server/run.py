@@ -18,6 +18,7 @@ import durability  # noqa: F401
 import failover  # noqa: F401
 import listening  # noqa: F401
 import load  # noqa: F401
+import loading  # noqa: F401
 import memory  # noqa: F401
 import no_fork  # noqa: F401
 import no_fork_paths  # noqa: F401

@@ -19,6 +19,7 @@ pub mod eviction;
 pub mod fault;
 pub mod gates;
 pub mod lane;
+pub mod lanes;
 pub mod latency;
 pub mod letter;
 pub mod monitor;

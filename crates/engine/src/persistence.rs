@@ -145,6 +145,11 @@ impl Persistence {
         self.saves.load(Relaxed)
     }
 
+    /// True if anything holds commands back.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.refusals.load(Relaxed) != 0
+    }
+
     fn refuse(&self, reason: u8, holds: bool) {
         if holds {
             self.refusals.fetch_or(reason, Relaxed);

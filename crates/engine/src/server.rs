@@ -18,7 +18,9 @@ use crate::ctx::Event;
 use crate::gates::Gates;
 use crate::letter::Letter;
 use crate::monitor::Monitors;
-use crate::persistence::{Persistence, loading::LoadedKey, rewriting::Rewritten, saving::Save};
+use crate::persistence::{
+    Persistence, loading::LoadedKey, replaying::Replayer, rewriting::Rewritten, saving::Save,
+};
 use crate::propagation::LogReaders;
 use crate::pubsub::{self, Channels, EventMask};
 use crate::replication::Replication;
@@ -197,8 +199,12 @@ pub trait Host: Send + Sync {
     fn rewrite(&self, server: &Server, save: &Save) -> Result<Rewritten, String> {
         self.save(server, save).map(|()| Rewritten::Done)
     }
-    /// Loads the append-only files anew, in place of the data.
-    fn reload_files(&self, _server: &Server) -> Result<(), String> {
+    /// Has the append-only files have all that is in the log. Every stripe is held.
+    fn complete_files(&self, _server: &Server) -> Result<(), String> {
+        Err("there are no append-only files".to_owned())
+    }
+    /// Loads these files into an empty server, on this thread, which holds every stripe.
+    fn reload_files(&self, _: &mut Replayer<'_, '_>) -> Result<(), String> {
         Err("there are no append-only files".to_owned())
     }
     /// CPU time of the process so far.

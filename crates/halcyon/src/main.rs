@@ -3,6 +3,7 @@
 mod check;
 mod connection;
 mod courtesy;
+mod helpers;
 mod lane;
 mod listeners;
 mod logging;

@@ -1,5 +1,6 @@
 //! The data's files: written and read by threads that serve no client.
 
+mod delay;
 pub mod disk;
 mod grouping;
 pub mod journal_thread;

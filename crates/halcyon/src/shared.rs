@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use engine::clients::Client;
 use engine::lane::Deferred;
 use engine::letter::Letter;
+use engine::persistence::replaying::Replayer;
 use engine::persistence::rewriting::Rewritten;
 use engine::persistence::saving::Save;
 use engine::server::{CpuSeconds, Host, LogLevel, Server};
@@ -248,8 +249,12 @@ impl Host for ProcessHost {
         persistence::rewrite::rewrite(server, save, &self.journal, rewrite)
     }
 
-    fn reload_files(&self, server: &Server) -> Result<(), String> {
-        persistence::recover::reload(server, &self.journal)
+    fn complete_files(&self, server: &Server) -> Result<(), String> {
+        persistence::recover::complete(server, &self.journal)
+    }
+
+    fn reload_files(&self, replayer: &mut Replayer<'_, '_>) -> Result<(), String> {
+        persistence::recover::reload(&self.journal, replayer)
     }
 
     fn follow(&self, term: u64) {

@@ -387,7 +387,7 @@ fn stats(source: &Source<'_>, fields: &mut Fields) {
     fields.add("tracking_total_keys", server.tracking.keys());
     fields.add("tracking_total_items", server.tracking.items());
     fields.add("tracking_total_prefixes", server.tracking.prefixes());
-    fields.add("unexpected_error_replies", 0);
+    fields.add("unexpected_error_replies", server.replication.following.errors.load(Relaxed));
     fields.add("total_error_replies", server.total(|stats| &stats.errors));
     fields.add("dump_payload_sanitizations", 0);
     fields.add("total_reads_processed", server.total(|stats| &stats.reads));

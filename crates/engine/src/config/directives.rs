@@ -253,8 +253,6 @@ const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
 const PORT: i64 = 65535;
 
-/// What directives about files and replicas wait for.
-const JOURNAL: &str = "the journal";
 /// What directives about other nodes wait for.
 const NODES: &str = "the cluster of many nodes";
 const NO_DEFRAG: &str = "what lies in memory is not moved to close gaps";
@@ -452,8 +450,10 @@ pub static DIRECTIVES: &[Directive] = &[
     no("rdb-del-sync-files").needless("a full synchronization leaves no file behind"),
     yes("rdb-save-incremental-fsync"),
     int("rdb-key-save-delay", i32::MIN as i64, I32, 0).hidden(),
-    int("key-load-delay", i32::MIN as i64, I32, 0).hidden().awaits(JOURNAL),
-    int("loading-process-events-interval-bytes", KIB as i64, I32, 2 * MIB as i64).hidden().awaits(JOURNAL),
+    int("key-load-delay", i32::MIN as i64, I32, 0).hidden(),
+    int("loading-process-events-interval-bytes", KIB as i64, I32, 2 * MIB as i64)
+        .hidden()
+        .needless("whoever loads serves no clients: others do"),
     word("sanitize-dump-payload", SANITIZE_MODES, "no").needless("every payload is checked"),
     yes("stop-writes-on-bgsave-error"),
     no("appendonly"),
@@ -477,7 +477,7 @@ pub static DIRECTIVES: &[Directive] = &[
     yes("replica-serve-stale-data").also(&["slave-serve-stale-data"]),
     yes("replica-read-only").also(&["slave-read-only"]),
     yes("replica-ignore-maxmemory").also(&["slave-ignore-maxmemory"]),
-    no("replica-ignore-disk-write-errors").awaits(JOURNAL),
+    no("replica-ignore-disk-write-errors"),
     no("replica-lazy-flush")
         .also(&["slave-lazy-flush"])
         .needless("what is replaced is always freed in the background"),
@@ -499,7 +499,7 @@ pub static DIRECTIVES: &[Directive] = &[
     int("repl-ping-replica-period", 1, I32, 10).also(&["repl-ping-slave-period"]),
     memory("replica-full-sync-buffer-limit", 0, LONG, 0)
         .needless("what is written during a full synchronization waits with the primary, on its disk"),
-    word("propagation-error-behavior", ERROR_BEHAVIORS, "ignore").awaits(JOURNAL),
+    word("propagation-error-behavior", ERROR_BEHAVIORS, "ignore"),
     // TLS.
     int("tls-port", 0, PORT, 0),
     no("tls-cluster"),

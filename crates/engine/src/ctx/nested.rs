@@ -88,8 +88,10 @@ impl Ctx<'_> {
 
     /// Runs a command that was read from a file, for nobody and with nothing counted.
     pub(crate) fn replay(&mut self, info: &CommandInfo, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-        self.mode = Mode::Nested;
-        self.run_inline(info, args, reply)
+        let mode = std::mem::replace(&mut self.mode, Mode::Nested);
+        let result = self.run_inline(info, args, reply);
+        self.mode = mode;
+        result
     }
 
     /// Counts a command that [`Ctx::call_untimed`] ran.

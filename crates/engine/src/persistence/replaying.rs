@@ -7,78 +7,114 @@
 
 use base::clock::Now;
 use base::limits::BATCH_COMMANDS;
-use resp::{Args, Batch, DecodeLimits, Decoder};
+use resp::{Args, Batch, DecodeLimits, Decoder, Proto};
 use store::access;
 
 use crate::clients::Peer;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
+use crate::lanes::Needs;
 use crate::output::Output;
+use crate::persistence::loading::LoadedKey;
 use crate::reply::Reply;
 use crate::server::Server;
 use crate::session::Session;
 use crate::stats::WorkerStats;
-use crate::table::{CommandInfo, KeyRule};
+use crate::table::CommandInfo;
 use crate::worker::Worker;
 
-/// What a command touches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Touches {
-    /// The keys that it names: nothing else but the selected database matters to it.
-    Keys,
-    /// Perhaps anything, so that it has to run alone.
-    Anything,
-}
-
 /// One thread's way to run such commands. Several may run at once, on different keys.
-pub struct Replayer<'s> {
-    server: &'s Server,
-    worker: Worker,
-    session: Session,
+pub struct Replayer<'c, 'a> {
+    server: &'a Server,
+    place: Place<'c, 'a>,
     out: Output,
     /// How many commands were answered with an error, and the first of those errors.
     pub failures: (u64, Option<String>),
 }
 
-impl<'s> Replayer<'s> {
+/// Where commands run.
+enum Place<'c, 'a> {
+    /// Under their own stripes.
+    Own(Box<(Worker, Session)>),
+    /// Within a command that holds every stripe, of a client that had this database selected.
+    Within(&'c mut Ctx<'a>, usize),
+}
+
+impl<'c, 'a> Replayer<'c, 'a> {
     /// One that starts in database 0.
-    pub fn new(server: &'s Server) -> Replayer<'s> {
+    pub fn new(server: &'a Server) -> Replayer<'c, 'a> {
         let now = server.clock.now();
         let mut worker =
             Worker::new(u16::MAX, WorkerStats::new(server.registry.len()).into(), now.mono_us, now);
-        worker.set_now(long_ago(now));
-        worker.wall_ms_ahead = now.unix_ms - worker.now.unix_ms;
+        begin(&mut worker, now);
         let peer = Peer::Unix("append-only file".into());
         let session = Session::new(server.clients.unlisted(peer, now.unix_ms), server.acl.default_user());
-        Replayer { server, worker, session, out: Output::new(), failures: (0, None) }
+        let place = Place::Own(Box::new((worker, session)));
+        Replayer { server, place, out: Output::new(), failures: (0, None) }
+    }
+
+    /// One within a command that holds every stripe, to be ended by [`Replayer::end`].
+    pub(crate) fn within(ctx: &'c mut Ctx<'a>) -> Replayer<'c, 'a> {
+        let (server, db) = (ctx.server(), ctx.db());
+        begin(ctx.worker(), server.clock.now());
+        ctx.session().db = 0;
+        let place = Place::Within(ctx, db);
+        Replayer { server, place, out: Output::new(), failures: (0, None) }
+    }
+
+    /// What the command goes on with is as it was.
+    pub(crate) fn end(self) {
+        if let Place::Within(ctx, db) = self.place {
+            ctx.session().db = db;
+            let worker = ctx.worker();
+            worker.effects.record.is_muted = false;
+            worker.wall_ms_ahead = 0;
+            worker.set_now(self.server.clock.now());
+        }
+    }
+
+    /// Where it runs commands.
+    pub fn server(&self) -> &'a Server {
+        self.server
+    }
+
+    /// True if every stripe is held: nobody can help.
+    pub fn is_alone(&self) -> bool {
+        matches!(self.place, Place::Within(..))
+    }
+
+    /// Stores keys of a snapshot. An error if there is one already, where every stripe is held.
+    pub fn load_keys(&mut self, keys: &mut Vec<LoadedKey>, now_ms: i64) -> Result<(), String> {
+        match &mut self.place {
+            Place::Own(_) => {
+                self.server.load_keys(keys, now_ms);
+                Ok(())
+            }
+            Place::Within(ctx, _) => self.server.load_keys_held(ctx.locked_all(), keys, now_ms, false),
+        }
     }
 
     /// What follows goes to this database, if there is one of that number.
     pub fn select(&mut self, db: usize) {
-        self.session.db = if db < self.server.keyspace.databases() { db } else { 0 };
+        let db = if db < self.server.keyspace.databases() { db } else { 0 };
+        match &mut self.place {
+            Place::Own(own) => own.1.db = db,
+            Place::Within(ctx, _) => ctx.session().db = db,
+        }
     }
 
     /// The selected database.
     pub fn db(&self) -> usize {
-        self.session.db
+        match &self.place {
+            Place::Own(own) => own.1.db,
+            Place::Within(ctx, _) => ctx.db(),
+        }
     }
 
     /// The row of a command; the error says what is wrong with it.
-    pub fn resolve(&self, args: Args<'_>) -> Result<&'s CommandInfo, String> {
+    pub fn resolve(&self, args: Args<'_>) -> Result<&'a CommandInfo, String> {
         let row = self.server.registry.resolve(args);
         row.map_err(|fault| String::from_utf8_lossy(fault.bytes()).into_owned())
-    }
-
-    /// What a command touches; the stripes of its keys are appended to `stripes`.
-    pub fn touches(&mut self, info: &CommandInfo, args: Args<'_>, stripes: &mut Vec<usize>) -> Touches {
-        if info.may_touch_any_key(args) {
-            return Touches::Anything;
-        }
-        let reach = &mut self.worker.reach;
-        reach.clear();
-        reach.add_command(&self.server.keyspace, info, args, None);
-        stripes.extend_from_slice(&reach.stripes);
-        if reach.stripes.is_empty() { Touches::Anything } else { Touches::Keys }
     }
 
     /// Runs all commands of these bytes, which are whole.
@@ -103,28 +139,28 @@ impl<'s> Replayer<'s> {
         if matches!(info.spec.name, "multi" | "exec") {
             return;
         }
-        let keyspace = &self.server.keyspace;
-        let (locked, hashed) = match info.keys {
-            _ if info.may_touch_any_key(args) => (Some(keyspace.lock_all()), None),
-            KeyRule::One(at) => {
-                let position = keyspace.position(&args[at]);
-                (Some(keyspace.lock(position)), Some((&args[at], position)))
+        let mark = self.out.mark();
+        let result = match &mut self.place {
+            Place::Own(own) => {
+                let (worker, session) = &mut **own;
+                let needs = Needs::of(&self.server.keyspace, info, args);
+                let hashed = match needs {
+                    Needs::Key(position) => info.only_key(args).map(|key| (key, position)),
+                    _ => None,
+                };
+                let (locked, proto) = (needs.lock(&self.server.keyspace), session.proto);
+                let mut ctx = Ctx::new(self.server, worker, session, locked, hashed);
+                let result = ctx.replay(info, args, &mut Reply::new(&mut self.out, proto));
+                ctx.settle();
+                result
             }
-            KeyRule::None => (None, None),
-            KeyRule::Many { .. } | KeyRule::Specs => {
-                let reach = &mut self.worker.reach;
-                reach.clear();
-                reach.add_command(keyspace, info, args, None);
-                let is_empty = reach.stripes.is_empty();
-                ((!is_empty).then(|| keyspace.lock_stripes(&mut reach.stripes)), None)
+            Place::Within(ctx, _) => {
+                let result = ctx.replay(info, args, &mut Reply::new(&mut self.out, Proto::V2));
+                // Who waits for a key waits for what is new.
+                ctx.worker().effects.clear();
+                result
             }
         };
-        let mark = self.out.mark();
-        let proto = self.session.proto;
-        let mut ctx = Ctx::new(self.server, &mut self.worker, &mut self.session, locked, hashed);
-        let result = ctx.replay(info, args, &mut Reply::new(&mut self.out, proto));
-        ctx.settle();
-        drop(ctx);
         self.out.rewind(mark);
         if let Err(fault) = result {
             self.note_failure(args, &fault);
@@ -139,6 +175,13 @@ impl<'s> Replayer<'s> {
             format!("{name}: {error}")
         });
     }
+}
+
+/// What the worker runs from now on happened long ago, and the log has told it.
+fn begin(worker: &mut Worker, now: Now) {
+    worker.set_now(long_ago(now));
+    worker.wall_ms_ahead = now.unix_ms - worker.now.unix_ms;
+    worker.effects.record.is_muted = true;
 }
 
 /// An instant before anything ends, that access clocks cannot tell from `now`.
@@ -227,26 +270,5 @@ mod tests {
         ];
         assert_eq!(replay(&harness, &commands), (0, None));
         harness.check("XPENDING s g - + 10", "[[1-1 c :100000 :3]]");
-    }
-
-    #[test]
-    fn what_commands_touch() {
-        let harness = Harness::new();
-        let mut replayer = Replayer::new(&harness.server);
-        for (command, touches, stripes_len) in [
-            ("SET k v", Touches::Keys, 1),
-            ("MSET a 1 b 2", Touches::Keys, 2),
-            ("FLUSHALL", Touches::Anything, 0),
-            ("SELECT 1", Touches::Anything, 0),
-            ("EVAL x 1 k", Touches::Anything, 0),
-        ] {
-            let (mut bytes, mut batch, mut stripes) = (Vec::new(), Batch::new(), Vec::new());
-            write_command(&mut bytes, command.split(' ').collect::<Vec<_>>());
-            Decoder::new().decode(&bytes, &DecodeLimits::default(), 1, &mut batch).expect("a command");
-            let args = batch.command(0, &bytes);
-            let info = replayer.resolve(args).expect("a row");
-            assert_eq!(replayer.touches(info, args, &mut stripes), touches, "{command}");
-            assert_eq!(stripes.len(), stripes_len, "{command}");
-        }
     }
 }

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use rdb::{Cursor, Event, FileDecoder, ReadError};
 use store::Locked;
 
+use super::delay;
 use crate::courtesy;
 use crate::machine::usable_cpus;
 
@@ -27,7 +28,8 @@ const READ_BYTES: usize = 1 << 20;
 /// Between two lines of the log about how far it is.
 const REPORT_INTERVAL: Duration = Duration::from_secs(2);
 
-type Batch = Vec<LoadedKey>;
+/// Keys that are handed over together.
+pub type Batch = Vec<LoadedKey>;
 
 /// Loads the file, of which `path` is the name. The error says what is wrong with it, where, and what to do.
 pub fn load(server: &Server, storage: &dyn Storage, path: &Path) -> Result<Loaded, String> {
@@ -153,19 +155,33 @@ pub fn load_held(
     for counter in [&loading.loaded_bytes, &loading.keys_loaded, &loading.keys_expired] {
         counter.store(0, Relaxed);
     }
-    let (batches, receiver) = sync_channel(BATCHES_WAITING);
     let (now_ms, libraries) =
         (server.clock.now().unix_ms, if replaces { Restore::Replace } else { Restore::Append });
+    let mut store = |keys: &mut Batch| server.load_keys_held(held, keys, now_ms, replaces);
+    load_part_here(server, file, bytes, libraries, &mut store).map(drop)
+}
+
+/// As [`load_part`]; `store` stores the keys, on this thread.
+pub fn load_part_here(
+    server: &Server,
+    file: Arc<dyn StoredFile>,
+    bytes: u64,
+    libraries: Restore,
+    store: &mut dyn FnMut(&mut Batch) -> Result<(), String>,
+) -> Result<Loaded, String> {
+    let path = file.path().to_owned();
+    let (batches, receiver) = sync_channel(BATCHES_WAITING);
     thread::scope(|scope| {
         let reading = scope.spawn(move || read(server, &mut WholeFile(file), batches, libraries));
         let mut stored = Ok(());
         for mut batch in receiver {
             // What comes after an error is read to the end, and left.
-            stored = stored.and_then(|()| server.load_keys_held(held, &mut batch, now_ms, replaces));
+            stored = stored.and_then(|()| store(&mut batch));
         }
         let read = reading.join().expect("load-reader: does not panic");
-        read.map_err(|unloadable| unloadable.told(path, bytes))?;
-        stored.map_err(|reason| format!("{}: {reason}", path.display()))
+        let loaded = read.map_err(|unloadable| unloadable.told(&path, bytes))?;
+        stored.map_err(|reason| format!("{}: {reason}", path.display()))?;
+        Ok(loaded)
     })
 }
 
@@ -214,7 +230,7 @@ impl<'a> Reading<'a> {
         libraries: Restore,
     ) -> Reading<'a> {
         let (batch, facts) = (Batch::with_capacity(BATCH_KEYS), Loaded::default());
-        let keys = Keys { server, db: 0, batch, batches, facts, libraries };
+        let keys = Keys { server, db: 0, batch, batches, is_delayed: false, facts, libraries };
         let before = server.persistence.loading.loaded_bytes.load(Relaxed);
         Reading { source, buffer: Vec::new(), at: 0, before, is_sound: false, keys, reported: Instant::now() }
     }
@@ -231,6 +247,7 @@ impl<'a> Reading<'a> {
                 return Ok(());
             }
             self.report();
+            self.keys.is_delayed = delay::is_wanted(server, delay::LOADED);
             if self.read()? == 0 {
                 return Err("it ends too early".to_owned());
             }
@@ -288,6 +305,8 @@ struct Keys<'a> {
     db: usize,
     batch: Batch,
     batches: SyncSender<Batch>,
+    /// Each key is to take its time, for those who test what goes on meanwhile.
+    is_delayed: bool,
     /// What the snapshot says of itself.
     facts: Loaded,
     /// What happens to libraries that are there already.
@@ -299,7 +318,7 @@ impl Keys<'_> {
         match event {
             Event::Key(key, value, facts) => {
                 self.batch.push(LoadedKey { db: self.db, key, value, facts });
-                if self.batch.len() == BATCH_KEYS {
+                if self.batch.len() == BATCH_KEYS || self.is_delayed {
                     self.hand_over();
                 }
             }
@@ -333,6 +352,7 @@ impl Keys<'_> {
     fn hand_over(&mut self) {
         let full = std::mem::replace(&mut self.batch, Batch::with_capacity(BATCH_KEYS));
         self.batches.send(full).expect("load-storers: take every batch");
+        self.is_delayed = delay::after_key(self.server, delay::LOADED);
         courtesy::while_following(self.server);
     }
 }

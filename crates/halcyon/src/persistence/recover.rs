@@ -1,15 +1,17 @@
 //! Reading the append-only files at a start: this thread reads and decodes, others run the commands, each on keys of
 //! its own. What touches more than the keys that it names waits for the others and runs alone.
 
+use std::convert::Infallible;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use engine::lanes::Needs;
 use engine::persistence::files::FilesState;
-use engine::persistence::replaying::{Replayer, Touches, long_ago};
+use engine::persistence::replaying::{Replayer, long_ago};
+use engine::scripting::functions::Restore;
 use engine::server::Server;
 use journal::aof::Record;
 use journal::files::{Directory, Names};
@@ -19,12 +21,15 @@ use journal::recover::{FileFacts, Item, Recovered, Recovery};
 use journal::storage::Storage;
 use rdb::{RecordEncoder, VERSION_WRITTEN, crc64};
 
+use super::delay;
 use super::disk::disk;
 use super::journal_thread::Journal;
-use super::load::load_part;
+use super::load::{Batch, load_part, load_part_here};
+use crate::helpers::{Helpers, Work};
+use crate::machine::usable_cpus;
 
-/// Threads that run commands.
-const APPLIERS: usize = 2;
+/// Threads that run commands, where there are fewer CPUs.
+const APPLIERS_MIN: usize = 2;
 /// Bytes of commands that are handed over together, and such hand-overs that may wait for each thread.
 const BATCH_BYTES: usize = 256 * 1024;
 const BATCHES_WAITING: usize = 8;
@@ -85,24 +90,21 @@ pub fn load(server: &Server, directory: Directory, load_truncated: bool) -> Resu
     let mut recovery = Recovery::new(directory, load_truncated).map_err(|error| error.to_string())?;
     server.persistence.loading.total_bytes.store(recovery.progress().1, Relaxed);
     let started = Instant::now();
-    thread::scope(|scope| {
-        let mut handles = Vec::new();
-        let mut applying = Applying::new(server, |jobs| {
-            handles.push(scope.spawn(move || apply(server, &jobs)));
+    let failures = thread::scope(|scope| {
+        let (mut handles, mut replayer) = (Vec::new(), Replayer::new(server));
+        let mut applying = Applying::new(&mut replayer, |work| {
+            handles.push(scope.spawn(move || apply(server, work)));
         });
         applying.run(&mut recovery)?;
-        let mut failures = applying.finish();
+        applying.finish();
+        let mut failures = replayer.failures;
         for handle in handles {
             let theirs = handle.join().expect("replay-threads: they end when they are told");
             failures = (failures.0 + theirs.0, failures.1.or(theirs.1));
         }
-        if let (count @ 1.., Some(first)) = failures {
-            tracing::warn!(
-                "{count} commands of the append-only files ended with an error, as they may have when they were written. The first: {first}"
-            );
-        }
-        Ok::<(), String>(())
+        Ok::<Failures, String>(failures)
     })?;
+    judge(server, failures)?;
     let recovered = recovery.finish().map_err(|error| error.to_string())?;
     tracing::info!(
         "DB loaded from append only file: {} commands, {} keys of a base, in {:.3} seconds",
@@ -113,91 +115,88 @@ pub fn load(server: &Server, directory: Directory, load_truncated: bool) -> Resu
     Ok(recovered)
 }
 
-/// Loads the files that are written in place of the data: DEBUG LOADAOF. Commands are refused meanwhile.
-pub fn reload(server: &Server, journal: &Journal) -> Result<(), String> {
-    let files = &server.persistence.files;
-    if files.state() != FilesState::On || server.persistence.is_loading() {
-        return Err("there are no append-only files to load".to_owned());
+/// Says which commands have failed; an error if that is not to be put up with.
+fn judge(server: &Server, failures: Failures) -> Result<(), String> {
+    let (count @ 1.., Some(first)) = failures else { return Ok(()) };
+    if server.config.string("propagation-error-behavior") == "panic" {
+        return Err(format!(
+            "{count} commands of the append-only files ended with an error, and propagation-error-behavior is panic. The first: {first}"
+        ));
     }
-    server.begin_loading(0);
-    files.set_recovering(true);
-    // Whoever was admitted before has written then, and nobody writes after.
-    server.want_files(false);
-    let loaded = journal.flush().and_then(|()| {
-        let names = journal.begin_rewrite()?.names;
-        let directory = Directory::open(&disk(), &names).map_err(|error| error.to_string())?;
-        let directory = directory.ok_or_else(|| "the files are gone".to_owned())?;
-        server.forget_data();
-        load(server, directory, false).map(drop)
-    });
-    server.want_files(true);
-    files.set_recovering(false);
-    server.end_loading();
-    loaded
+    tracing::warn!(
+        "{count} commands of the append-only files ended with an error, as they may have when they were written. The first: {first}"
+    );
+    Ok(())
 }
 
-enum Job {
-    Commands(Vec<u8>),
-    /// Say so when everything before is done.
-    Reach(Sender<()>),
+/// Writes all that is in the log to the files, if there are any: then DEBUG LOADAOF may load them.
+pub fn complete(server: &Server, journal: &Journal) -> Result<(), String> {
+    match server.persistence.files.state() {
+        FilesState::On => journal.flush(),
+        _ => Err("there are no append-only files to load".to_owned()),
+    }
+}
+
+/// Loads the files that are written, for who holds every stripe.
+pub fn reload(journal: &Journal, replayer: &mut Replayer<'_, '_>) -> Result<(), String> {
+    let mut recovery = open(journal)?;
+    Applying::new(replayer, |_| {}).run(&mut recovery)?;
+    judge(replayer.server(), std::mem::take(&mut replayer.failures))
+}
+
+/// The files that are written now, to be read.
+fn open(journal: &Journal) -> Result<Recovery, String> {
+    let names = journal.begin_rewrite()?.names;
+    let directory = Directory::open(&disk(), &names).map_err(|error| error.to_string())?;
+    let directory = directory.ok_or_else(|| "the files are gone".to_owned())?;
+    Recovery::new(directory, false).map_err(|error| error.to_string())
 }
 
 type Failures = (u64, Option<String>);
 
 /// Runs what comes, in order.
-fn apply(server: &Server, jobs: &Receiver<Job>) -> Failures {
+fn apply(server: &Server, work: Work<Vec<u8>>) -> Failures {
     let mut replayer = Replayer::new(server);
-    while let Ok(job) = jobs.recv() {
-        match job {
-            Job::Commands(bytes) => replayer.run_all(&bytes),
-            // Who waits has gone only if loading has failed.
-            Job::Reach(reached) => drop(reached.send(())),
-        }
-    }
+    work.run(|commands| replayer.run_all(&commands));
     replayer.failures
 }
 
 /// What one of the threads is to be handed next.
 struct Hand {
-    jobs: SyncSender<Job>,
     batch: Vec<u8>,
     /// The database that is selected at the end of the batch.
     db: usize,
 }
 
-impl Hand {
-    fn hand_over(&mut self) {
-        if !self.batch.is_empty() {
-            let full = std::mem::replace(&mut self.batch, Vec::with_capacity(BATCH_BYTES));
-            self.jobs.send(Job::Commands(full)).expect("replay-threads: take every batch");
-        }
-    }
-}
-
 /// Gives each command to the thread that it belongs to.
-struct Applying<'s> {
-    server: &'s Server,
+struct Applying<'r, 'c, 'a> {
+    server: &'a Server,
     /// Runs what has to run alone.
-    replayer: Replayer<'s>,
+    replayer: &'r mut Replayer<'c, 'a>,
+    helpers: Helpers<Vec<u8>>,
     hands: Vec<Hand>,
-    stripes: Vec<usize>,
     records: u64,
+    /// Each record is to take its time, for those who test what goes on meanwhile.
+    is_delayed: bool,
     reported: Instant,
 }
 
-impl<'s> Applying<'s> {
-    fn new(server: &'s Server, mut start: impl FnMut(Receiver<Job>)) -> Applying<'s> {
-        let hands = (0..APPLIERS).map(|_| {
-            let (jobs, receiver) = sync_channel(BATCHES_WAITING);
-            start(receiver);
-            Hand { jobs, batch: Vec::with_capacity(BATCH_BYTES), db: 0 }
+impl<'r, 'c, 'a> Applying<'r, 'c, 'a> {
+    /// One that hands commands to threads, or runs all of them itself if the replayer holds every stripe.
+    fn new(replayer: &'r mut Replayer<'c, 'a>, mut start: impl FnMut(Work<Vec<u8>>)) -> Self {
+        let threads = if replayer.is_alone() { 0 } else { usable_cpus().max(APPLIERS_MIN) };
+        let helpers = Helpers::start(threads, BATCHES_WAITING, |_, work| {
+            start(work);
+            Ok::<(), Infallible>(())
         });
-        let hands = hands.collect();
-        let (replayer, reported) = (Replayer::new(server), Instant::now());
-        Applying { server, replayer, hands, stripes: Vec::new(), records: 0, reported }
+        let Ok(helpers) = helpers;
+        let hands = (0..threads).map(|_| Hand { batch: Vec::with_capacity(BATCH_BYTES), db: 0 }).collect();
+        let (server, reported) = (replayer.server(), Instant::now());
+        Applying { server, replayer, helpers, hands, records: 0, is_delayed: false, reported }
     }
 
     fn run(&mut self, recovery: &mut Recovery) -> Result<(), String> {
+        self.is_delayed = delay::is_wanted(self.server, delay::LOADED);
         while let Some(item) = recovery.next().map_err(|error| error.to_string())? {
             match item {
                 Item::Record(record) => self.record(&record)?,
@@ -208,7 +207,7 @@ impl<'s> Applying<'s> {
                 }
             }
             self.records += 1;
-            if self.records.is_multiple_of(REPORT_RECORDS) {
+            if self.is_delayed || self.records.is_multiple_of(REPORT_RECORDS) {
                 self.report(recovery.progress());
             }
         }
@@ -223,19 +222,28 @@ impl<'s> Applying<'s> {
         let Some(part) = rdb else { return Ok(None) };
         self.reach();
         let now = long_ago(self.server.clock.now());
-        let loaded = load_part(self.server, part.file, part.bytes, now.unix_ms)?;
+        let loaded = match self.replayer.is_alone() {
+            false => load_part(self.server, part.file, part.bytes, now.unix_ms)?,
+            true => {
+                let mut store = |keys: &mut Batch| self.replayer.load_keys(keys, now.unix_ms);
+                load_part_here(self.server, part.file, part.bytes, Restore::Append, &mut store)?
+            }
+        };
         // Files begin with a SELECT, but for those of a replica: what its primary sends says nothing at a file's start.
         self.replayer.select(loaded.stream_db);
         Ok(Some(loaded.end))
     }
 
     fn record(&mut self, record: &Record<'_>) -> Result<(), String> {
-        self.stripes.clear();
-        let (mut runs_alone, mut unknown) = (false, None);
+        let keyspace = &self.server.keyspace;
+        let (mut needs, mut runs_alone, mut unknown) = (Needs::default(), false, None);
         record.for_each(|args| match self.replayer.resolve(args) {
             Ok(info) if matches!(info.spec.name, "multi" | "exec") => {}
+            // A SELECT among them matters to what comes after it, whoever runs that.
+            Ok(info) if !info.has_keys() => runs_alone = true,
             Ok(info) => {
-                runs_alone |= self.replayer.touches(info, args, &mut self.stripes) == Touches::Anything;
+                let position = info.only_key(args).map(|key| keyspace.position(key));
+                needs.add(keyspace, info, args, position);
             }
             Err(reason) => unknown = Some(reason),
         });
@@ -245,11 +253,8 @@ impl<'s> Applying<'s> {
                 record.position()
             ));
         }
-        let hand_of = |stripe: &usize| stripe % APPLIERS;
-        let hand = self.stripes.first().map(hand_of);
-        let is_one = !runs_alone && self.stripes.iter().all(|stripe| Some(hand_of(stripe)) == hand);
-        match hand.filter(|_| is_one) {
-            Some(hand) => self.pass_on(hand, record),
+        match needs.lane(self.hands.len()).filter(|_| !runs_alone) {
+            Some(lane) => self.pass_on(lane, record),
             None => {
                 // What selects a database concerns only what comes after it.
                 let selects = self.run_if_select(record);
@@ -281,40 +286,40 @@ impl<'s> Applying<'s> {
         selects
     }
 
-    fn pass_on(&mut self, hand: usize, record: &Record<'_>) {
-        let hand = &mut self.hands[hand];
+    fn pass_on(&mut self, lane: usize, record: &Record<'_>) {
+        let hand = &mut self.hands[lane];
         if hand.db != self.replayer.db() {
             hand.db = self.replayer.db();
             write_select(&mut hand.batch, hand.db as u32);
         }
         record.pieces().for_each(|piece| hand.batch.extend_from_slice(piece));
         if hand.batch.len() >= BATCH_BYTES {
-            hand.hand_over();
+            self.hand_over(lane);
+        }
+    }
+
+    fn hand_over(&mut self, lane: usize) {
+        let batch = &mut self.hands[lane].batch;
+        if !batch.is_empty() {
+            let full = std::mem::replace(batch, Vec::with_capacity(BATCH_BYTES));
+            self.helpers.hand(lane, full);
         }
     }
 
     /// Returns once everything that was passed on is done.
     fn reach(&mut self) {
-        let (reached, all_reached) = channel();
-        for hand in &mut self.hands {
-            hand.hand_over();
-            let job = Job::Reach(reached.clone());
-            hand.jobs.send(job).expect("replay-threads: take every batch");
-        }
-        drop(reached);
-        for _ in &self.hands {
-            all_reached.recv().expect("replay-threads: answer");
-        }
+        (0..self.hands.len()).for_each(|lane| self.hand_over(lane));
+        self.helpers.reach(0..self.hands.len());
     }
 
-    /// Hands over what is left; what failed here.
-    fn finish(mut self) -> Failures {
-        self.hands.iter_mut().for_each(Hand::hand_over);
-        self.replayer.failures
+    /// Hands over what is left; the threads end when it is done.
+    fn finish(mut self) {
+        (0..self.hands.len()).for_each(|lane| self.hand_over(lane));
     }
 
     fn report(&mut self, (done, total): (u64, u64)) {
         self.server.persistence.loading.loaded_bytes.store(done, Relaxed);
+        self.is_delayed = delay::after_key(self.server, delay::LOADED);
         if self.reported.elapsed() >= REPORT_INTERVAL {
             self.reported = Instant::now();
             let percent = done as f64 * 100.0 / total.max(1) as f64;

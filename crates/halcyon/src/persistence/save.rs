@@ -5,7 +5,6 @@
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use engine::persistence::saving::Save;
 use engine::server::Server;
@@ -13,6 +12,7 @@ use journal::storage::{Storage, StoredFile, append_all};
 use rdb::{Piece, crc64};
 use store::Locked;
 
+use super::delay;
 use crate::courtesy;
 use crate::machine::usable_cpus;
 
@@ -23,9 +23,6 @@ const PIECES_WAITING: usize = 16;
 /// Bytes after which what was written goes to the disk, so that the end has not all of it to wait for, and the kernel
 /// never more than this to hand to the disk at once, which it does without a pause.
 const SYNC_BYTES: u64 = 4 << 20;
-
-/// Between looks whether a delay that was asked for still is.
-const DELAY_CHECK: Duration = Duration::from_millis(10);
 
 /// What says whether a file of its own is synced on the way.
 const SYNC_DIRECTIVE: &str = "rdb-save-incremental-fsync";
@@ -137,12 +134,12 @@ fn encode(server: &Server, save: &Save, pieces: &SyncSender<(Vec<u8>, Piece)>) {
     let mut encoder = save.encoder(server);
     loop {
         let mut bytes = Vec::new();
-        let piece = if delay_us(server) == 0 {
+        let piece = if !delay::is_wanted(server, delay::SAVED) {
             bytes.reserve(PIECE_BYTES + PIECE_BYTES / 8);
             encoder.fill(&mut bytes, PIECE_BYTES)
         } else {
             let piece = encoder.fill(&mut bytes, 1);
-            delay(server);
+            delay::after_key(server, delay::SAVED);
             piece
         };
         pieces.send((bytes, piece)).expect("save-writer: takes every piece");
@@ -156,23 +153,6 @@ fn encode(server: &Server, save: &Save, pieces: &SyncSender<(Vec<u8>, Piece)>) {
 /// Threads that encode: clients keep half of the CPUs.
 fn encoders() -> usize {
     (usable_cpus() / 2).max(1)
-}
-
-/// What a save is slowed down by for each key, for those who test what goes on meanwhile. A negative delay is a microsecond
-/// for every so many keys: none that could be seen.
-fn delay_us(server: &Server) -> u64 {
-    u64::try_from(server.config.int("rdb-key-save-delay")).unwrap_or(0)
-}
-
-/// Waits, until the directive says otherwise.
-fn delay(server: &Server) {
-    let started = Instant::now();
-    loop {
-        match delay_us(server).saturating_sub(started.elapsed().as_micros() as u64) {
-            0 => return,
-            left_us => thread::sleep(Duration::from_micros(left_us).min(DELAY_CHECK)),
-        }
-    }
 }
 
 /// Writes the next whole records of an encoder; false if they were its last.

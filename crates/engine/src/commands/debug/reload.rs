@@ -8,11 +8,16 @@ use crate::commands::keys;
 use crate::ctx::Ctx;
 use crate::fault::{CmdResult, Fault};
 use crate::lane::Lane;
+use crate::persistence::replaying::Replayer;
 use crate::persistence::saving::SavePurpose;
 use crate::reply::Reply;
 
 /// Between looks whether another save is over.
 const BUSY_INTERVAL: Duration = Duration::from_millis(20);
+
+/// How often, and in which steps, it is tried to come between two batches of a primary's stream.
+const GATE_ATTEMPTS: usize = 1000;
+const GATE_INTERVAL: Duration = Duration::from_millis(1);
 
 /// What a reload consists of.
 #[derive(Clone, Copy)]
@@ -78,16 +83,41 @@ fn run(ctx: &mut Ctx<'_>, steps: Steps) -> CmdResult {
     })
 }
 
-/// DEBUG LOADAOF
+/// DEBUG LOADAOF: under every stripe, so that all that was written before is in the files, and nothing comes in between.
 pub(super) fn load_aof(ctx: &mut Ctx<'_>, _: Args<'_>, _: &mut Reply<'_>) -> CmdResult {
     ctx.defer_script(|lane| {
-        let server = lane.server();
-        server.host.reload_files(server).map_err(|reason| {
-            server.host.log(&format!("DEBUG LOADAOF: {reason}"));
-            Fault::Text("ERR Error trying to load the AOF files, check server logs.")
-        })?;
-        lane.reply().ok();
-        Ok(())
+        for _ in 0..GATE_ATTEMPTS {
+            if lane.with_stripes(None, |ctx, _| load_held(ctx))? {
+                lane.reply().ok();
+                return Ok(());
+            }
+            if lane.held().is_some() {
+                break;
+            }
+            thread::sleep(GATE_INTERVAL);
+        }
+        Err(Fault::Text("ERR The primary's stream does not pause; try again later"))
     });
     Ok(())
+}
+
+/// False if a batch of the primary's stream is being applied, which has to be over first (*gate-first*).
+fn load_held(ctx: &mut Ctx<'_>) -> CmdResult<bool> {
+    let server = ctx.server();
+    let Some(_gate) = server.replication.following.gate.try_lock() else { return Ok(false) };
+    let told = |reason: String| {
+        server.host.log(&format!("DEBUG LOADAOF: {reason}"));
+        Fault::Text("ERR Error trying to load the AOF files, check server logs.")
+    };
+    if server.persistence.is_loading() {
+        return Err(told("the data is still being loaded".to_owned()));
+    }
+    server.host.complete_files(server).map_err(told)?;
+    keys::whole::empty(ctx, None);
+    server.scripting.functions.flush();
+    let mut replayer = Replayer::within(ctx);
+    let loaded = server.host.reload_files(&mut replayer);
+    replayer.end();
+    ctx.no_effect();
+    loaded.map_err(told).map(|()| true)
 }

@@ -9,12 +9,14 @@ use base::limits::SCRIPT_THREADS;
 use resp::Proto;
 use store::Locked;
 
-use super::stream::{Needs, Record, Step, StreamBatch};
+use super::stream::{Record, Step, StreamBatch};
 use crate::acl::User;
 use crate::clients::Client;
 use crate::ctx::Ctx;
 use crate::dispatch::serve_unserved;
+use crate::lanes::Needs;
 use crate::output::Output;
+use crate::persistence::Asker;
 use crate::reply::Reply;
 use crate::server::Server;
 use crate::session::Session;
@@ -22,6 +24,9 @@ use crate::worker::Worker;
 
 /// Between looks whether a snapshot that has too much to keep has caught up.
 const SNAPSHOT_INTERVAL: Duration = Duration::from_millis(1);
+
+/// Between two lines of the log about a disk that fails.
+const DISK_WARNING_INTERVAL_MS: i64 = 10_000;
 
 /// What one thread applies a stream with.
 pub struct Applier {
@@ -61,20 +66,11 @@ impl Applier {
 
     fn apply(&mut self, server: &Server, batch: &StreamBatch, record: &Record) {
         let keyspace = &server.keyspace;
-        let only_stripe = match &record.needs {
-            Needs::Key(position) => Some(position.stripe()),
-            _ => None,
-        };
-        while keyspace.snapshot_is_behind(only_stripe) {
+        while keyspace.snapshot_is_behind(record.needs.only_stripe()) {
             std::thread::sleep(SNAPSHOT_INTERVAL);
         }
         let _long = matches!(record.needs, Needs::Everything).then(|| keyspace.hold_long());
-        let mut locked = match &record.needs {
-            Needs::Key(position) => Some(keyspace.lock(*position)),
-            Needs::Stripes(stripes) => Some(keyspace.lock_stripes(&mut stripes.clone())),
-            Needs::Everything => Some(keyspace.lock_all()),
-            Needs::Nothing => None,
-        };
+        let mut locked = record.needs.lock(keyspace);
         locked.iter_mut().for_each(Locked::see_expired);
         self.session.db = record.db;
         let mut ctx = Ctx::new(server, &mut self.worker, &mut self.session, locked, None);
@@ -125,5 +121,31 @@ fn note_error(server: &Server, command: &[u8], reason: &[u8]) {
             command.escape_ascii(),
             reason.escape_ascii()
         ));
+    }
+    let behavior = server.config.string("propagation-error-behavior");
+    assert!(
+        behavior == "ignore" || !server.config.bool("replica-read-only"),
+        "This replica panicked sending an error to its master after processing the command '{}', as \
+         propagation-error-behavior {behavior} asks it to",
+        command.escape_ascii()
+    );
+}
+
+impl Server {
+    /// Ends the process before it takes what it could not write to its disk, unless `replica-ignore-disk-write-errors` says
+    /// that it is to go on.
+    pub(super) fn check_disk(&self, batch: &StreamBatch) {
+        if !self.persistence.is_refused() || !batch.writes() || self.admit_write(Asker::Command).is_ok() {
+            return;
+        }
+        assert!(
+            self.config.bool("replica-ignore-disk-write-errors"),
+            "Replica was unable to write command to disk (replica-ignore-disk-write-errors is no)."
+        );
+        let (following, now_ms) = (&self.replication.following, self.clock.now().unix_ms);
+        if now_ms > following.disk_warned_at_ms.load(Relaxed) + DISK_WARNING_INTERVAL_MS {
+            following.disk_warned_at_ms.store(now_ms, Relaxed);
+            self.host.log("Replica is applying a command even though it is unable to write to disk.");
+        }
     }
 }

@@ -92,6 +92,8 @@ pub struct Following {
     client_id: AtomicU64,
     /// Commands of the stream that failed here.
     pub(crate) errors: AtomicU64,
+    /// Unix milliseconds when the log last told that they are applied though the disk fails.
+    disk_warned_at_ms: AtomicI64,
     /// Bytes of the data that come; negative: nobody knows how many.
     sync_total_bytes: AtomicI64,
     sync_read_bytes: AtomicU64,

@@ -236,6 +236,7 @@ impl Server {
         if following.term() != term {
             return false;
         }
+        self.check_disk(batch);
         // The log first: whoever sees what a record did finds it below the log's end.
         let end = self.log.append_stream(batch.bytes(), batch.db_after() as u32);
         apply();

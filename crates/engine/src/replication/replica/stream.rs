@@ -8,9 +8,9 @@
 use resp::{Args, Batch, DecodeError, DecodeLimits, Decoder};
 use store::Position;
 
-use crate::reach::Reach;
+use crate::lanes::Needs;
 use crate::server::Server;
-use crate::table::CommandInfo;
+use crate::table::{CommandInfo, Flags};
 
 /// Commands that are taken from the buffer together, unless a transaction has more.
 const COMMANDS_MAX: usize = 1024;
@@ -19,18 +19,6 @@ const LANE_RECORDS_MIN: usize = 64;
 /// A primary's commands have no bounds but those that it kept to.
 const LIMITS: DecodeLimits =
     DecodeLimits { bulk_bytes_max: i64::MAX as u64, query_buffer_bytes_max: u64::MAX, authenticated: true };
-
-/// The stripes that a record needs.
-pub(super) enum Needs {
-    /// That of its one key.
-    Key(Position),
-    /// These.
-    Stripes(Vec<usize>),
-    /// All.
-    Everything,
-    /// None.
-    Nothing,
-}
 
 /// What is to be done with a command.
 pub(super) enum Step {
@@ -79,6 +67,13 @@ impl StreamBatch {
     /// The primary asks how far this server is.
     pub fn wants_ack(&self) -> bool {
         self.wants_ack
+    }
+
+    /// True if a command of it writes.
+    pub(super) fn writes(&self) -> bool {
+        self.steps
+            .iter()
+            .any(|step| matches!(step, Step::Run(info, _) if info.spec.flags.contains(Flags::WRITE)))
     }
 
     /// Rounds, one to be applied after the other.
@@ -294,40 +289,19 @@ impl std::fmt::Display for StreamError {
 }
 
 fn needs(server: &Server, planned: &StreamBatch, commands: std::ops::Range<usize>) -> Needs {
-    if let [Step::Run(_, Some(position))] = planned.steps[commands.clone()] {
-        return Needs::Key(position);
-    }
-    let mut reach = Reach::default();
+    let mut needs = Needs::default();
     for at in commands {
-        let Step::Run(info, position) = planned.steps[at] else { continue };
-        let args = planned.command(at);
-        if info.may_touch_any_key(args) {
-            return Needs::Everything;
+        if let Step::Run(info, position) = planned.steps[at] {
+            needs.add(&server.keyspace, info, planned.command(at), position);
         }
-        reach.add_command(&server.keyspace, info, args, position);
     }
-    match reach.stripes.is_empty() {
-        true => Needs::Nothing,
-        false => Needs::Stripes(reach.stripes),
-    }
-}
-
-/// The lane that a record belongs to; `None`: it is applied alone.
-fn lane(needs: &Needs, lanes: usize) -> Option<usize> {
-    match needs {
-        Needs::Key(position) => Some(position.stripe() % lanes),
-        Needs::Stripes(stripes) => {
-            let first = stripes.first()? % lanes;
-            stripes.iter().all(|stripe| stripe % lanes == first).then_some(first)
-        }
-        Needs::Everything | Needs::Nothing => None,
-    }
+    needs
 }
 
 fn rounds(records: &[Record], lanes: usize) -> Vec<Vec<Vec<usize>>> {
     let mut rounds: Vec<(bool, Vec<Vec<usize>>)> = Vec::new();
     for (index, record) in records.iter().enumerate() {
-        let lane = lane(&record.needs, lanes);
+        let lane = record.needs.lane(lanes);
         if rounds.last().is_none_or(|(is_shared, _)| *is_shared != lane.is_some()) {
             rounds.push((lane.is_some(), vec![Vec::new(); if lane.is_some() { lanes } else { 1 }]));
         }

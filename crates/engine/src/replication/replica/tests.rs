@@ -286,6 +286,49 @@ fn who_waits_for_a_write_is_told_that_none_comes() {
 }
 
 #[test]
+fn commands_that_fail_are_counted() {
+    for config in [("propagation-error-behavior", "ignore"), ("replica-read-only", "no")] {
+        let mut replica = Replica::new(&[("propagation-error-behavior", "panic"), config]);
+        replica.take(&stream_of(&["SET k v", "LPUSH k x", "INCR n"]));
+        replica.check("GET n", "1");
+        assert!(replica.harness.run("INFO stats").contains("unexpected_error_replies:1\r\n"));
+    }
+}
+
+#[test]
+#[should_panic(
+    expected = "This replica panicked sending an error to its master after processing the command 'LPUSH'"
+)]
+fn a_replica_that_fails_may_be_told_to_end() {
+    let mut replica = Replica::new(&[("propagation-error-behavior", "panic-on-replicas")]);
+    replica.take(&stream_of(&["SET k v", "LPUSH k x"]));
+}
+
+fn with_failing_disk(config: &[(&str, &str)]) -> Replica {
+    use journal::files::{Sizes, Status};
+    let replica = Replica::new(config);
+    let status = Status { write_error: Some("no space (os error 28)".to_owned()), ..Status::default() };
+    replica.harness.server.note_files(&status, Sizes::default());
+    replica
+}
+
+#[test]
+fn a_replica_may_go_on_though_its_disk_fails() {
+    let mut replica = with_failing_disk(&[("replica-ignore-disk-write-errors", "yes")]);
+    replica.take(&stream_of(&["SET k v", "PING"]));
+    replica.check("GET k", "v");
+}
+
+#[test]
+#[should_panic(expected = "Replica was unable to write command to disk")]
+fn a_replica_whose_disk_fails_ends_before_it_writes() {
+    let mut replica = with_failing_disk(&[]);
+    replica.take(&stream_of(&["PING", "GET k"]));
+    assert_eq!(replica.harness.server.replication.following.applied(), replica.harness.server.log.end());
+    replica.take(&stream_of(&["SET k v"]));
+}
+
+#[test]
 fn failover_says_what_it_lacks() {
     let mut harness = Harness::new();
     for (line, expected) in [
