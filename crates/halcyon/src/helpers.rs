@@ -56,10 +56,14 @@ impl<J> Helpers<J> {
     /// Returns once these have done all that they were handed.
     pub fn reach(&self, helpers: impl IntoIterator<Item = usize>) {
         let (reached, all_reached) = channel();
-        let asked = helpers.into_iter().map(|helper| {
+        let mut asked = 0;
+        for helper in helpers {
             self.0[helper].send(Job::Reach(reached.clone())).expect("helper-threads: take every job");
-        });
-        for _ in 0..asked.count() {
+            asked += 1;
+        }
+        // One that fails before it answers is noticed here.
+        drop(reached);
+        for _ in 0..asked {
             all_reached.recv().expect("helper-threads: answer");
         }
     }
@@ -85,10 +89,11 @@ mod tests {
             });
             let helpers = helpers.expect("never fails");
             for job in 0..300 {
-                helpers.hand(job % helpers.count(), job);
+                let helper = job % helpers.count();
+                helpers.hand(helper, job);
                 if job % 50 == 2 {
-                    helpers.reach([2]);
-                    assert_eq!(done[2].lock().last(), Some(&job));
+                    helpers.reach([helper]);
+                    assert_eq!(done[helper].lock().last(), Some(&job));
                 }
             }
             helpers.reach(0..3);
