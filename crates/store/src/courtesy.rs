@@ -1,7 +1,7 @@
 //! How threads that work in the background let whoever serves clients have the CPU first.
 //!
 //! A thread that computes without a pause is interrupted at the scheduler's ticks only, up to 4 ms apart, however urgent
-//! what waits behind it is (seen with Linux 6.18; neither niceness nor a shorter slice changes that). So a thread that
+//! what waits behind it is (seen with Linux 6.18; niceness does not change that). So a thread that
 //! may take long gives way after each 100 us of work or so: that costs a system call where nobody waits.
 
 use std::cell::Cell;
