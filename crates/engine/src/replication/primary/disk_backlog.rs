@@ -219,8 +219,7 @@ impl Server {
         let needed_from = self.replicas_need_from().filter(|from| bytes_max > 0 && !self.is_in_files(*from));
         let Some(needed_from) = needed_from.filter(|_| self.is_log_kept()) else {
             keeper.consumer = None;
-            self.replication.replicas.list().iter().for_each(|replica| drop(replica.take_kept()));
-            backlog.drop_kept();
+            self.drop_kept_one_by_one();
             backlog.clear();
             return false;
         };
@@ -232,8 +231,7 @@ impl Server {
         }
         if keeper.consumer.is_some() {
             // From here on it is kept for all.
-            self.replication.replicas.list().iter().for_each(|replica| drop(replica.take_kept()));
-            backlog.drop_kept();
+            self.drop_kept_one_by_one();
         }
         backlog.trim(needed_from, bytes_max);
         if needed_from > keeper.at {
@@ -264,12 +262,18 @@ impl Server {
         self.config.int("repl-backlog-disk-size").max(0) as u64
     }
 
+    /// Lets go of what is kept in memory for single replicas, connected or gone.
+    fn drop_kept_one_by_one(&self) {
+        let replicas = &self.replication.replicas;
+        replicas.list().iter().for_each(|replica| drop(replica.take_kept()));
+        replicas.on_disk.drop_kept();
+    }
+
     /// What the one lacks that has least: of the replicas that are connected, and of those that may come back.
     fn replicas_need_from(&self) -> Option<u64> {
         let replicas = &self.replication.replicas;
-        let attached = replicas.list();
-        let needs = attached.iter().filter_map(|replica| replica.needs_from());
-        needs.chain(replicas.on_disk.absent_from()).min()
+        let from = replicas.needed_from().min(replicas.on_disk.absent_from().unwrap_or(u64::MAX));
+        (from != u64::MAX).then_some(from)
     }
 
     fn is_in_files(&self, offset: u64) -> bool {
