@@ -16,6 +16,8 @@ pub type Id = (u64, u64);
 /// The one consumer group that a stream may have, and its one consumer.
 pub const GROUP: &[u8] = b"group";
 pub const CONSUMER: &[u8] = b"consumer";
+/// What PEXPIRETIME says of a key that is not there.
+const NO_SUCH_KEY: i64 = -2;
 
 /// What a key holds. Collections are never empty, but streams.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -266,10 +268,14 @@ impl Model {
         for key in link.call(&["KEYS", pattern])?.leaves() {
             let kind = link.run(&args_of(&[b"TYPE", &key]))?;
             let end = link.run(&args_of(&[b"PEXPIRETIME", &key]))?.int().unwrap_or_default();
+            // Where its end comes between two of these commands, it is gone.
             let content = match &kind.text().unwrap_or_default()[..] {
-                // Its end came between two commands.
                 b"none" => continue,
-                b"string" => Content::Text(link.run(&args_of(&[b"GET", &key]))?.text().unwrap_or_default()),
+                _ if end == NO_SUCH_KEY => continue,
+                b"string" => match link.run(&args_of(&[b"GET", &key]))?.text() {
+                    Some(text) => Content::Text(text),
+                    None => continue,
+                },
                 b"stream" => Content::Stream(read_stream(link, &key)?),
                 _ => read_collection(&link.run(&crate::dump::reading(&key, &kind))?, &kind),
             };
@@ -291,8 +297,9 @@ impl Model {
         self.keys.keys().chain(only_there).filter(move |name| {
             let (wanted, held) = (self.keys.get(*name), found.keys.get(*name));
             match wanted.and_then(|key| key.end_ms) {
-                Some(end_ms) if end_ms <= read_ms[0] => held.is_some(),
-                Some(end_ms) if end_ms <= read_ms[1] => held.is_some() && held != wanted,
+                // A key is there for the whole millisecond that is its end.
+                Some(end_ms) if end_ms < read_ms[0] => held.is_some(),
+                Some(end_ms) if end_ms < read_ms[1] => held.is_some() && held != wanted,
                 _ => held != wanted,
             }
         })
@@ -411,9 +418,11 @@ mod tests {
     #[test]
     fn what_has_ended_is_not_missed() {
         let model = after(&["SET k v PXAT 100"]);
-        assert_eq!(model.difference(&Model::default(), [100, 101]), None);
-        assert_eq!(model.difference(&model, [99, 100]), None);
-        assert!(model.difference(&model, [100, 101]).is_some(), "it is there too long");
-        assert!(model.difference(&Model::default(), [98, 99]).is_some(), "it went too early");
+        let gone = Model::default();
+        assert_eq!(model.difference(&gone, [101, 102]), None);
+        assert_eq!(model.difference(&gone, [100, 101]), None);
+        assert_eq!(model.difference(&model, [100, 101]), None);
+        assert!(model.difference(&model, [101, 102]).is_some(), "it is there too long");
+        assert!(model.difference(&gone, [99, 100]).is_some(), "it went too early");
     }
 }
