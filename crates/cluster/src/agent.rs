@@ -6,25 +6,43 @@
 //!    primary each, and the in-sync set one history.
 //! 2. A node leads only in the life that the record names. Who comes back in another life follows.
 //! 3. Only a member of the in-sync set, in the life that the set names, becomes primary, and only when the primary's live
-//!    record is gone, or the primary itself hands over. (`Promise::Nothing`: if no member of the set is there, any replica
-//!    of the shard.) If no life that the set names is there, but every node that it names is, in another life, then the one
-//!    with the highest epoch and offset.
+//!    record is gone, or the primary itself hands over. If no life that the set names is there, but every node that it names
+//!    is, in another life, then the one with the highest epoch and offset. (`Promise::Nothing`: if no life that the set names is
+//!    there, any node that it names. One that it does not name the primary may not know of, and so needs no promise of.)
 //! 4. Who could become primary offers its offset first ([`crate::records::OfferRecord`]). From then on it follows nobody. The
-//!    best offer becomes primary: the highest epoch, then the highest offset, then the lowest name.
-//! 5. Each acknowledgement that a replica sends is a promise: for [`PROMISE_US`] it will neither offer nor become primary.
+//!    best offer becomes primary: the highest epoch, then the highest offset, then the lowest name. The claim compares the
+//!    offer: who gives up and follows again first removes its offer, so that no claim of unknown outcome comes true later.
+//! 5. Each acknowledgement that a replica sends is a promise: for [`PROMISE_US`] it will neither offer nor become primary. What
+//!    a node promised before it was started again it does not know, and so it waits as long after its start.
 //! 6. A primary serves until its lease, counted from when it asked for it, can have ended, or, when etcd does not answer, until
-//!    the promises of all who could become primary have: those of the in-sync set, or under `Promise::Nothing` every replica
-//!    of the shard. A replica serves what its bound on staleness allows.
-//! 7. A replica joins the in-sync set when it has caught up; from when this is asked for, replies wait for it. It leaves when it has
-//!    been silent or behind for [`SILENT_US`], and replies wait for it until that is committed. The set never shrinks below
-//!    `cluster-min-in-sync`: writes are refused instead.
+//!    the promises of all who are in the set have, or might be: those too that a transaction of unknown outcome adds or removes.
+//!    A lease counts only once the live record is known to be under it, and what was committed before that has been seen.
+//!    A replica serves what its bound on staleness allows.
+//! 7. A replica joins the in-sync set when it has caught up: replies wait for it first, and it is asked for when the replica has all
+//!    that the log held once they did. It leaves when it has been silent or behind for [`SILENT_US`], and replies wait for it until
+//!    that is committed. The set never shrinks below `cluster-min-in-sync`: writes are refused instead. (`Promise::Nothing`: it
+//!    leaves when its live record has long been gone; replies wait only for who is heard.)
 //! 8. Nobody serves from records that are wrong: another cluster's id, a revision below what was seen before, a slot with two owners.
+//! 9. Slots and shards are given away by who serves them, who stops before it asks for that, and serves again only when it is known
+//!    that it will not happen: because the record was written since, if need be by itself. A primary may not have seen yet what is in
+//!    etcd. (Slots of a shard of which no node is there can be taken: that is the administrator's risk, as is TAKEOVER.)
+
+mod asking;
+mod commits;
+mod entering;
+mod handing;
+mod leading;
+mod lease;
+mod machine;
+mod standing;
 
 use std::sync::Arc;
 
-use crate::ids::{Life, Member, NodeId};
-use crate::records::{Key, Record};
+use crate::ids::{Life, Member, NodeId, ShardId};
+use crate::records::{Key, Promise, Record};
 use crate::topology::{Records, Topology};
+
+pub use machine::Agent;
 
 /// What an acknowledgement promises, from when the replica sends it.
 pub const PROMISE_US: u64 = 1_000_000;
@@ -37,6 +55,9 @@ pub const LEASE_S: u64 = 2;
 
 /// How often a lease is renewed.
 pub const RENEW_US: u64 = 700_000;
+
+/// What is taken off a lease and a promise, for clocks that do not run equally fast.
+pub const CLOCK_MARGIN_US: u64 = 100_000;
 
 /// A transaction that was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -82,7 +103,7 @@ pub enum Event {
         /// What it has changed.
         changes: Vec<(Key, Option<Record>)>,
     },
-    /// etcd has granted or renewed the lease; it was asked at this instant.
+    /// etcd has granted or renewed the lease; it was asked at this instant. Only of the lease that was granted last.
     LeaseKept {
         /// When.
         asked_us: u64,
@@ -99,13 +120,18 @@ pub enum Event {
         followers: Vec<Follower>,
         /// When this node last acknowledged something to its primary.
         promised_us: Option<u64>,
+        /// The newest epoch whose primary wrote, or has seen to be equal, what this node's log holds.
+        log_epoch: u64,
     },
     /// Somebody asks for something.
     Asked(AskId, Ask),
-    /// All that the log held when writes were held is acknowledged by whom the shard is handed to; or it took too long.
+    /// All that the log held when writes were held is acknowledged by whom the shard is handed to; or it took too long. Not sent
+    /// after [`Action::Release`].
     HandedOver {
         /// It has all.
         has_all: bool,
+        /// The end of the log, to which nothing is appended until writes run again, not even what tells replicas of time.
+        log_end: u64,
     },
 }
 
@@ -118,6 +144,10 @@ pub enum Ask {
     Failover(FailoverKind),
     /// Hand the shard to this node, in order.
     HandTo(NodeId),
+    /// CLUSTER MEET, of a node that was forgotten while it ran: it is part of the cluster again.
+    Enter,
+    /// The server ends: hand the shard over if somebody can have it, then let go of the lease.
+    End,
 }
 
 /// The forms of CLUSTER FAILOVER.
@@ -141,7 +171,7 @@ pub enum Action {
     /// Let go of it: the node ends in order.
     Revoke,
     /// Commit: if each key was written in this revision (0: it is not there), then write these (None: remove). Leased keys go
-    /// with the lease.
+    /// with the lease that was granted last; if that is gone by then, it is refused.
     Commit {
         /// Which.
         txn: TxnId,
@@ -170,10 +200,11 @@ pub enum Action {
     Stand,
     /// Commands on keys may be run until this instant.
     ServeUntil(u64),
-    /// Hold writes until the shard has another primary, or it is said to release them; tell by [`Event::HandedOver`] when
-    /// this member has acknowledged all.
+    /// Hold writes until it is said to release them; tell by [`Event::HandedOver`] when this member has acknowledged all.
     Hold(Member),
-    /// Run them again.
+    /// Let every command on keys wait that arrives from now on, as CLIENT PAUSE ALL does: somebody else may own them soon.
+    Park,
+    /// Run what was held or parked, by the newest topology.
     Release,
     /// Route and answer by this from now on.
     Install(Arc<Topology>),
@@ -185,11 +216,32 @@ pub enum Action {
     Refuse(String),
 }
 
-/// Who a node is.
+/// Who a node is, and what it is told to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Its name.
     pub node: NodeId,
     /// Its process.
     pub life: Life,
+    /// What the node kept beside its data of the cluster that it was part of: the cluster's id, the highest revision seen.
+    pub kept: Option<(String, u64)>,
+    /// The id of the cluster, should this node be its first: 40 hex digits, drawn.
+    pub new_cluster: String,
+    /// Where it goes, if the cluster does not know it yet.
+    pub place: Place,
+    /// What its replies promise, when it leads.
+    pub promise: Promise,
+    /// `cluster-min-in-sync`
+    pub min_in_sync: usize,
+    /// `cluster-replicas-wanted`
+    pub replicas_wanted: usize,
+}
+
+/// Where a node goes that the cluster does not know yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// To a shard of its own, of this name, or, as its replica, to the one that has this name.
+    In(ShardId),
+    /// To the shard that lacks replicas most, the ones that stand in other zones first; if none lacks any, to one of its own.
+    Auto(ShardId),
 }

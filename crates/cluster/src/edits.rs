@@ -1,8 +1,9 @@
 //! What administrators change in the records. An edit is made from the newest records: where others were faster, again.
 
-use crate::ids::{NodeId, ShardId};
-use crate::records::{MoveState, NodeRecord};
+use crate::ids::{Member, NodeId, ShardId};
+use crate::records::{Key, MoveRecord, MoveState, NodeRecord, Record, ShardRecord};
 use crate::slots::SlotRanges;
+use crate::topology::Records;
 
 /// A change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,7 +18,7 @@ pub enum Edit {
     Join(NodeId, ShardId),
     /// CLUSTER RESET of a replica: the node leaves its shard for one of its own.
     Leave(NodeId, ShardId),
-    /// CLUSTER FORGET: the node, which is not there, is no part of the cluster.
+    /// CLUSTER FORGET: the node is no part of the cluster. One that runs serves nothing until it is let in again.
     Forget(NodeId),
     /// A node's facts.
     Facts(NodeId, NodeRecord),
@@ -27,4 +28,287 @@ pub enum Edit {
     Move(ShardId, SlotRanges, ShardId),
     /// What is known of a move.
     MoveState(ShardId, u64, MoveState),
+}
+
+/// What an edit does to the records.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// What has to be as it was seen.
+    pub compares: Vec<(Key, u64)>,
+    /// What is then written; None: removed. Empty: all is so already.
+    pub writes: Vec<(Key, Option<Record>)>,
+    /// Shards that lose slots by it: their primaries have to stop serving those before it is asked for.
+    pub takes_from: Vec<ShardId>,
+}
+
+impl Change {
+    fn compare(&mut self, records: &Records, key: Key) {
+        let written = records.written_at(&key);
+        if !self.compares.iter().any(|(known, _)| *known == key) {
+            self.compares.push((key, written));
+        }
+    }
+
+    /// Writes a key that is as it was seen.
+    fn write(&mut self, records: &Records, key: Key, record: Option<Record>) {
+        self.compare(records, key.clone());
+        self.writes.push((key, record));
+    }
+}
+
+impl Edit {
+    /// What it changes, asked of this node; or why it cannot be, as a reply.
+    pub fn change(&self, records: &Records, me: &Member) -> Result<Change, String> {
+        match self {
+            Edit::AddSlots(shard, slots) => add_slots(records, shard, slots),
+            Edit::DeleteSlots(shard, slots) => delete_slots(records, shard, slots),
+            Edit::SetSlots(shard, slots) => set_slots(records, shard, slots),
+            Edit::Join(node, shard) => join(records, node, shard),
+            Edit::Leave(node, shard) => leave(records, node, shard),
+            Edit::Forget(node) => forget(records, me, node),
+            Edit::Facts(node, facts) => change_facts(records, node, facts),
+            Edit::Epoch(shard, epoch) => raise_epoch(records, me, shard, *epoch),
+            Edit::Move(from, slots, to) => begin_move(records, from, slots, to),
+            Edit::MoveState(from, number, state) => change_move(records, from, *number, *state),
+        }
+    }
+}
+
+fn unknown(node: &NodeId) -> String {
+    format!("ERR Unknown node {node}")
+}
+
+fn known_shard<'a>(records: &'a Records, shard: &ShardId) -> Result<&'a ShardRecord, String> {
+    let known = records.shards.get(shard).map(|(record, _)| record);
+    known.ok_or_else(|| format!("ERR Unknown shard {shard}"))
+}
+
+fn known_node<'a>(records: &'a Records, node: &NodeId) -> Result<&'a NodeRecord, String> {
+    records.nodes.get(node).ok_or_else(|| unknown(node))
+}
+
+/// The records are wrong: no edit is made from them.
+fn wrong(why: String) -> String {
+    format!("ERR etcd's records are wrong: {why}")
+}
+
+fn assign(
+    records: &Records,
+    slots: &SlotRanges,
+    to: Option<&ShardId>,
+    mut change: Change,
+) -> Result<Change, String> {
+    let mut map = records.slots.0.clone();
+    map.assign(slots.slots(), to).map_err(wrong)?;
+    if map != records.slots.0 {
+        change.write(records, Key::Slots, Some(Record::Slots(map)));
+    }
+    Ok(change)
+}
+
+/// A change that is made only as long as this shard is there.
+fn while_there(records: &Records, shard: &ShardId) -> Result<Change, String> {
+    known_shard(records, shard)?;
+    let mut change = Change::default();
+    change.compare(records, Key::Shard(shard.clone()));
+    Ok(change)
+}
+
+fn add_slots(records: &Records, shard: &ShardId, slots: &SlotRanges) -> Result<Change, String> {
+    let owners = records.slots.0.owners().map_err(wrong)?;
+    if let Some(busy) = slots.slots().find(|slot| owners[usize::from(*slot)].is_some()) {
+        return Err(format!("ERR Slot {busy} is already busy"));
+    }
+    assign(records, slots, Some(shard), while_there(records, shard)?)
+}
+
+fn delete_slots(records: &Records, shard: &ShardId, slots: &SlotRanges) -> Result<Change, String> {
+    let owners = records.slots.0.owners().map_err(wrong)?;
+    if let Some(other) = slots.slots().find(|slot| owners[usize::from(*slot)] != Some(shard)) {
+        return Err(format!("ERR Slot {other} is already unassigned"));
+    }
+    let takes_from = if slots.is_empty() { Vec::new() } else { vec![shard.clone()] };
+    assign(records, slots, None, Change { takes_from, ..Change::default() })
+}
+
+fn set_slots(records: &Records, shard: &ShardId, slots: &SlotRanges) -> Result<Change, String> {
+    let owners = records.slots.0.owners().map_err(wrong)?;
+    let mut change = while_there(records, shard)?;
+    let losers = slots.slots().filter_map(|slot| owners[usize::from(slot)]).filter(|owner| *owner != shard);
+    change.takes_from = losers.cloned().collect();
+    change.takes_from.sort();
+    change.takes_from.dedup();
+    assign(records, slots, Some(shard), change)
+}
+
+/// Takes a node out of its shard: out of the set, and with the last node the shard goes.
+fn take_out(records: &Records, node: &NodeId, change: &mut Change, refusal: &str) -> Result<(), String> {
+    let shard = &known_node(records, node)?.shard;
+    let key = Key::Shard(shard.clone());
+    change.compare(records, key.clone());
+    let Some((record, _)) = records.shards.get(shard) else { return Ok(()) };
+    if record.primary.node == *node {
+        let owns = records.slots.0.of(shard).is_some_and(|slots| !slots.is_empty());
+        let is_alone = records.nodes_of(shard).all(|other| other == node);
+        if owns || !is_alone {
+            return Err(refusal.to_owned());
+        }
+        change.compare(records, Key::Slots);
+        change.write(records, key, None);
+    } else if record.in_sync.iter().any(|member| member.node == *node) {
+        if !records.is_live(&record.primary) {
+            return Err(format!(
+                "ERR Node {node} may have what the primary of its shard had, which is not there"
+            ));
+        }
+        change.compare(records, Key::Live(record.primary.node.clone()));
+        let in_sync = record.in_sync.iter().filter(|member| member.node != *node).cloned().collect();
+        let record = ShardRecord { in_sync, ..record.clone() };
+        change.write(records, key, Some(Record::Shard(record)));
+    }
+    let offer = Key::Offer(shard.clone(), node.clone());
+    if records.written_at(&offer) != 0 {
+        change.write(records, offer, None);
+    }
+    Ok(())
+}
+
+fn move_node(records: &Records, node: &NodeId, shard: &ShardId, mut change: Change) -> Change {
+    if let Some(record) = records.nodes.get(node) {
+        let record = NodeRecord { shard: shard.clone(), ..record.clone() };
+        change.write(records, Key::Node(node.clone()), Some(Record::Node(record)));
+    }
+    change
+}
+
+fn join(records: &Records, node: &NodeId, shard: &ShardId) -> Result<Change, String> {
+    if known_node(records, node)?.shard == *shard {
+        let is_primary = known_shard(records, shard)?.primary.node == *node;
+        return if is_primary { Err("ERR Can't replicate myself".to_owned()) } else { Ok(Change::default()) };
+    }
+    let mut change = while_there(records, shard)?;
+    let refusal = "ERR To set a master the node must be empty and without assigned slots.";
+    take_out(records, node, &mut change, refusal)?;
+    Ok(move_node(records, node, shard, change))
+}
+
+fn leave(records: &Records, node: &NodeId, shard: &ShardId) -> Result<Change, String> {
+    if known_node(records, node)?.shard == *shard {
+        return Ok(Change::default());
+    }
+    if records.shards.contains_key(shard) || records.nodes_of(shard).next().is_some() {
+        return Err(format!("ERR Shard {shard} has nodes already"));
+    }
+    let mut change = Change::default();
+    change.compare(records, Key::Shard(shard.clone()));
+    take_out(
+        records,
+        node,
+        &mut change,
+        "ERR CLUSTER RESET can't be called with master nodes that own slots",
+    )?;
+    Ok(move_node(records, node, shard, change))
+}
+
+fn forget(records: &Records, me: &Member, node: &NodeId) -> Result<Change, String> {
+    let record = known_node(records, node)?;
+    if *node == me.node {
+        return Err("ERR I tried hard but I can't forget myself...".to_owned());
+    }
+    let own = records.nodes.get(&me.node).map(|own| &own.shard);
+    let leads = records.shards.get(&record.shard).is_some_and(|(shard, _)| shard.primary.node == *node);
+    if leads && own == Some(&record.shard) {
+        return Err("ERR Can't forget my master!".to_owned());
+    }
+    let mut change = Change::default();
+    take_out(records, node, &mut change, "ERR Can't forget a master that has slots or replicas")?;
+    change.write(records, Key::Node(node.clone()), None);
+    if records.live.contains_key(node) {
+        change.write(records, Key::Live(node.clone()), None);
+    }
+    Ok(change)
+}
+
+fn change_facts(records: &Records, node: &NodeId, facts: &NodeRecord) -> Result<Change, String> {
+    let known = known_node(records, node)?;
+    let record = NodeRecord { shard: known.shard.clone(), ..facts.clone() };
+    let mut change = Change::default();
+    if record != *known {
+        change.write(records, Key::Node(node.clone()), Some(Record::Node(record)));
+    }
+    Ok(change)
+}
+
+/// Only a primary raises its own epoch: who it is does not change by it.
+fn raise_epoch(
+    records: &Records,
+    me: &Member,
+    shard: &ShardId,
+    epoch: Option<u64>,
+) -> Result<Change, String> {
+    let record = known_shard(records, shard)?;
+    if record.primary != *me {
+        return Err("ERR Only its primary can raise a shard's epoch".to_owned());
+    }
+    let highest = records.epoch_max();
+    let is_highest_alone = record.epoch == highest
+        && records.shards.values().filter(|(record, _)| record.epoch == highest).count() == 1;
+    let mut change = Change::default();
+    let epoch = match epoch {
+        None if is_highest_alone => return Ok(change),
+        None => highest + 1,
+        Some(epoch) if epoch == record.epoch => return Ok(change),
+        Some(epoch) if epoch < record.epoch => {
+            return Err(format!("ERR The epoch must be higher than {}", record.epoch));
+        }
+        Some(epoch) => epoch,
+    };
+    let record = ShardRecord { epoch, ..record.clone() };
+    change.write(records, Key::Shard(shard.clone()), Some(Record::Shard(record)));
+    Ok(change)
+}
+
+fn begin_move(records: &Records, from: &ShardId, slots: &SlotRanges, to: &ShardId) -> Result<Change, String> {
+    let owners = records.slots.0.owners().map_err(wrong)?;
+    if let Some(other) = slots.slots().find(|slot| owners[usize::from(*slot)] != Some(from)) {
+        return Err(format!("ERR Slot {other} is not owned by shard {from}"));
+    }
+    if from == to {
+        return Err("ERR Source and destination are the same shard".to_owned());
+    }
+    let mut change = while_there(records, to)?;
+    change.compare(records, Key::Slots);
+    let of_shard = records.moves.range((from.clone(), 0)..=(from.clone(), u64::MAX));
+    let mut number = 0;
+    for ((_, known), (record, _)) in of_shard {
+        number = number.max(known + 1);
+        let is_running = matches!(record.state, MoveState::Asked | MoveState::Copying | MoveState::Cancelled);
+        if let Some(slot) =
+            slots.slots().find(|slot| is_running && record.slots.slots().any(|other| other == *slot))
+        {
+            return Err(format!("ERR Slot {slot} is moving already"));
+        }
+    }
+    let record =
+        MoveRecord { slots: slots.clone(), to: to.clone(), state: MoveState::Asked, error: String::new() };
+    change.write(records, Key::Move(from.clone(), number), Some(Record::Move(record)));
+    Ok(change)
+}
+
+/// A move that has ended stays as it ended.
+fn change_move(records: &Records, from: &ShardId, number: u64, state: MoveState) -> Result<Change, String> {
+    let (record, _) = records
+        .moves
+        .get(&(from.clone(), number))
+        .ok_or_else(|| format!("ERR Shard {from} has no move {number}"))?;
+    let mut change = Change::default();
+    if record.state == state {
+        return Ok(change);
+    }
+    if matches!(record.state, MoveState::Done | MoveState::Failed) {
+        return Err("ERR That move has ended".to_owned());
+    }
+    let record = MoveRecord { state, ..record.clone() };
+    change.write(records, Key::Move(from.clone(), number), Some(Record::Move(record)));
+    Ok(change)
 }

@@ -94,6 +94,9 @@ pub struct OfferRecord {
     pub epoch: u64,
     /// The end of its log.
     pub offset: u64,
+    /// It follows still, and asks the primary to hand the shard to it: CLUSTER FAILOVER.
+    #[serde(default)]
+    pub asks: bool,
 }
 
 /// Slots that are to move.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use base::slot::SLOT_COUNT;
 
-use crate::ids::{Life, NodeId, ShardId};
+use crate::ids::{Life, Member, NodeId, ShardId};
 use crate::records::{ClusterRecord, Key, MoveRecord, NodeRecord, OfferRecord, Record, ShardRecord};
 use crate::slots::SlotMap;
 
@@ -28,12 +28,35 @@ pub struct Records {
     pub offers: BTreeMap<(ShardId, NodeId), OfferRecord>,
     /// Slots that are to move, each with the revision at which its record was written.
     pub moves: BTreeMap<(ShardId, u64), (MoveRecord, u64)>,
+    /// The revision at which each key that is there was written.
+    pub written: BTreeMap<Key, u64>,
 }
 
 impl Records {
+    /// The revision at which this key was written; 0: it is not there. What a transaction compares.
+    pub fn written_at(&self, key: &Key) -> u64 {
+        self.written.get(key).copied().unwrap_or(0)
+    }
+
+    /// True if this node is there, in this life.
+    pub fn is_live(&self, member: &Member) -> bool {
+        self.live.get(&member.node) == Some(&member.life)
+    }
+
+    /// The nodes of a shard, in the order of their names.
+    pub fn nodes_of<'a>(&'a self, shard: &'a ShardId) -> impl Iterator<Item = &'a NodeId> {
+        self.nodes.iter().filter(move |(_, record)| record.shard == *shard).map(|(node, _)| node)
+    }
+
+    /// The highest epoch of any shard.
+    pub fn epoch_max(&self) -> u64 {
+        self.shards.values().map(|(record, _)| record.epoch).max().unwrap_or(0)
+    }
+
     /// Takes in what a revision has written.
     pub fn put(&mut self, key: Key, record: Record, revision: u64) {
         self.revision = self.revision.max(revision);
+        self.written.insert(key.clone(), revision);
         match (key, record) {
             (Key::Cluster, Record::Cluster(record)) => self.cluster = Some(record),
             (Key::Node(node), Record::Node(record)) => {
@@ -59,6 +82,7 @@ impl Records {
     /// Takes out what a revision has removed.
     pub fn remove(&mut self, key: &Key, revision: u64) {
         self.revision = self.revision.max(revision);
+        self.written.remove(key);
         match key {
             Key::Cluster => self.cluster = None,
             Key::Node(node) => {
@@ -162,6 +186,11 @@ impl Topology {
         debug_assert_eq!(owners.len(), usize::from(SLOT_COUNT));
         let epoch = shards.iter().map(|shard| shard.epoch).max().unwrap_or(0);
         Ok(Topology { revision: records.revision, nodes, shards, owners: owners.into(), epoch })
+    }
+
+    /// True if only the revision differs: what changed in between is nothing that clients see.
+    pub fn is_same_but_for_revision(&self, other: &Topology) -> bool {
+        self.nodes == other.nodes && self.shards == other.shards && self.owners == other.owners
     }
 
     /// The place of this node.
