@@ -1,5 +1,6 @@
 //! What all workers share.
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
@@ -207,6 +208,8 @@ pub trait Host: Send + Sync {
     fn reload_files(&self, _: &mut Replayer<'_, '_>) -> Result<(), String> {
         Err("there are no append-only files".to_owned())
     }
+    /// Says where threads run, and why: `add` takes a field's name and value.
+    fn tell_placement(&self, _add: &mut dyn FnMut(&str, &dyn Display)) {}
     /// CPU time of the process so far.
     fn cpu_seconds(&self) -> CpuSeconds;
     /// Resident bytes of the process.

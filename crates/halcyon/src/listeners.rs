@@ -17,6 +17,7 @@ use mio::net::{TcpListener, UnixListener};
 use parking_lot::Mutex;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
+use crate::placement::Threads;
 use crate::shared::{Mailbox, Message};
 
 /// A listening socket.
@@ -87,14 +88,21 @@ type Set = Vec<Arc<Listener>>;
 pub struct Listeners {
     sets: Mutex<Vec<Set>>,
     mailboxes: Arc<[Mailbox]>,
+    /// For each worker the CPU whose connections it is to get, where that is known.
+    incoming_cpus: Vec<Option<usize>>,
 }
 
 impl Listeners {
-    /// Opens them for the workers with these letter boxes. The first error is a line for the user.
-    pub fn open(config: &Config, mailboxes: Arc<[Mailbox]>) -> Result<Listeners, String> {
+    /// Opens them for the workers with these letter boxes, each for what its incoming CPU receives, if it has one. The first
+    /// error is a line for the user.
+    pub fn open(
+        config: &Config,
+        mailboxes: Arc<[Mailbox]>,
+        incoming_cpus: Vec<Option<usize>>,
+    ) -> Result<Listeners, String> {
         let mut sets: Vec<Set> = mailboxes.iter().map(|_| Set::new()).collect();
         for protection in PROTECTIONS {
-            open_port(config, protection, &mut sets)?;
+            open_port(config, protection, &incoming_cpus, &mut sets)?;
         }
         if let Some(listener) = open_unix(config)? {
             sets[0].push(Arc::new(listener));
@@ -104,7 +112,7 @@ impl Listeners {
                 "Configured to not listen anywhere: set a port, a tls-port or a unixsocket".to_owned()
             );
         }
-        Ok(Listeners { sets: Mutex::new(sets), mailboxes })
+        Ok(Listeners { sets: Mutex::new(sets), mailboxes, incoming_cpus })
     }
 
     /// The sockets of one worker.
@@ -142,7 +150,7 @@ impl Listeners {
             let _ = SockRef::from(socket).shutdown(Shutdown::Both);
         }
         sets.iter_mut().for_each(|set| set.retain(|listener| protection.of(listener).is_none()));
-        let opened = open_port(config, protection, &mut sets);
+        let opened = open_port(config, protection, &self.incoming_cpus, &mut sets);
         self.mailboxes.iter().for_each(|mailbox| mailbox.send(Message::Listen));
         opened
     }
@@ -158,13 +166,18 @@ impl Listeners {
 }
 
 /// Gives every worker its sockets on one port, if it is set.
-fn open_port(config: &Config, protection: Protection, sets: &mut [Set]) -> Result<(), String> {
+fn open_port(
+    config: &Config,
+    protection: Protection,
+    incoming_cpus: &[Option<usize>],
+    sets: &mut [Set],
+) -> Result<(), String> {
     let port = config.int(protection.directive()) as u16;
     if port == 0 {
         return Ok(());
     }
     for address in addresses(config, port)? {
-        match listen(config, &address.socket, sets.len()) {
+        match listen(config, &address.socket, incoming_cpus) {
             Ok(sockets) => {
                 let listeners = sockets.into_iter().map(|socket| Arc::new(protection.listener(socket)));
                 sets.iter_mut().zip(listeners).for_each(|(set, listener)| set.push(listener));
@@ -207,9 +220,13 @@ fn addresses(config: &Config, port: u16) -> Result<Vec<Address>, String> {
 }
 
 /// One socket per worker on the same address.
-fn listen(config: &Config, address: &SocketAddr, workers: usize) -> io::Result<Vec<TcpListener>> {
+fn listen(
+    config: &Config,
+    address: &SocketAddr,
+    incoming_cpus: &[Option<usize>],
+) -> io::Result<Vec<TcpListener>> {
     refuse_taken(address)?;
-    (0..workers).map(|_| listen_once(config, address)).collect()
+    incoming_cpus.iter().map(|cpu| listen_once(config, address, *cpu)).collect()
 }
 
 /// With SO_REUSEPORT a port taken by another such server would be shared with it, silently.
@@ -227,10 +244,15 @@ fn socket(address: &SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-fn listen_once(config: &Config, address: &SocketAddr) -> io::Result<TcpListener> {
+fn listen_once(
+    config: &Config,
+    address: &SocketAddr,
+    incoming_cpu: Option<usize>,
+) -> io::Result<TcpListener> {
     let socket = socket(address)?;
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(true)?;
+    Threads::steer(&SockRef::from(&socket), incoming_cpu);
     // Accepted sockets inherit these, which saves a handful of system calls a connection.
     socket.set_tcp_nodelay(true)?;
     apply_keepalive(&socket, config.hot().tcp_keepalive_s());

@@ -8,11 +8,7 @@ use std::sync::OnceLock;
 
 use base::num::parse_i64;
 use engine::config::Config;
-#[cfg(target_os = "linux")]
-use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-#[cfg(target_os = "linux")]
-use nix::unistd::Pid;
 
 /// Descriptors that the process needs besides its clients' (Redis: CONFIG_MIN_RESERVED_FDS).
 const RESERVED_FDS: u64 = 32;
@@ -113,50 +109,9 @@ fn notify_address(name: &[u8]) -> io::Result<SocketAddr> {
     SocketAddr::from_pathname(OsStr::from_bytes(name))
 }
 
-/// CPUs that this process may run on.
+/// CPUs that this thread may run on, or how many it may use up if that is less.
 pub fn usable_cpus() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
-}
-
-/// The CPU of each worker, by `server-cpulist`; empty if workers are not pinned.
-pub fn worker_cpus(config: &Config) -> Result<Vec<usize>, String> {
-    let list = config.bytes("server-cpulist");
-    if list.is_empty() {
-        return Ok(Vec::new());
-    }
-    let cpus = engine::config::cpu_list(&list)?;
-    if !cpus.is_empty() {
-        return Ok(cpus);
-    }
-    own_cpus()
-}
-
-/// CPUs that this process may run on, by number.
-#[cfg(target_os = "linux")]
-fn own_cpus() -> Result<Vec<usize>, String> {
-    let own = sched_getaffinity(Pid::from_raw(0)).map_err(|error| format!("Can't list CPUs: {error}"))?;
-    Ok((0..CpuSet::count()).filter(|cpu| own.is_set(*cpu).unwrap_or(false)).collect())
-}
-
-#[cfg(not(target_os = "linux"))]
-fn own_cpus() -> Result<Vec<usize>, String> {
-    Ok((0..usable_cpus()).collect())
-}
-
-/// Pins the calling thread.
-#[cfg(target_os = "linux")]
-pub fn pin(cpu: usize) {
-    let mut set = CpuSet::new();
-    let pinned = set.set(cpu).and_then(|()| sched_setaffinity(Pid::from_raw(0), &set));
-    if let Err(error) = pinned {
-        tracing::warn!("Can't pin a thread to CPU {cpu}: {error}");
-    }
-}
-
-/// Says that threads cannot be pinned here.
-#[cfg(not(target_os = "linux"))]
-pub fn pin(cpu: usize) {
-    tracing::warn!("Can't pin a thread to CPU {cpu}: this system has no call for it");
 }
 
 /// The operating system, as INFO prints it.

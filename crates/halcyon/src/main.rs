@@ -11,6 +11,7 @@ mod machine;
 mod mailbox;
 mod no_fork;
 mod persistence;
+mod placement;
 mod replication;
 mod serve;
 mod shared;
@@ -44,8 +45,8 @@ Examples:
        halcyon --threads 4 --server-cpulist 0-3 --log-format json
 
 Directives of Halcyon's own:
-       threads N            worker threads; 0, the default: one per usable CPU (alias: io-threads)
-       server-cpulist LIST  CPUs that workers are pinned to, as in Redis, or 'auto'
+       threads N            worker threads; 0, the default: one per usable or chosen CPU (alias: io-threads)
+       server-cpulist LIST  CPUs that workers are bound to, as in Redis, or 'auto': off those that interrupts take
        client-compat MODE   auto, modern or legacy: reply shapes for clients of any age
        log-format FORMAT    text or json
        no-fork yes|no       have the kernel end the process if it forks or executes; yes by default

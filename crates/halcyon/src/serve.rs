@@ -22,6 +22,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::listeners::Listeners;
 use crate::persistence::journal_thread::Journal;
+use crate::placement::{Role, Threads, role_of};
 use crate::replication::link::LinkControl;
 use crate::shared::{Background, LaneTask, Mailbox, ProcessHost, Shared};
 use crate::tls::{Tls, is_tls_directive};
@@ -41,6 +42,12 @@ enum Notice {
         name: String,
         panicked: bool,
     },
+}
+
+/// What starting a thread takes: where its end is told, and where it runs.
+struct Crew {
+    notices: Sender<Notice>,
+    threads: Arc<Threads>,
 }
 
 /// Runs the server until it is told to end. The error is a line for the user.
@@ -64,21 +71,25 @@ pub fn serve(args: &[Vec<u8>]) -> Result<(), String> {
         tracing::warn!("{reason}");
     }
     let tls = Arc::new(Tls::load(&config)?);
-    let workers = match config.int("threads") {
-        0 => machine::usable_cpus(),
-        count => count as usize,
-    };
-    let cpus = machine::worker_cpus(&config)?;
+    let threads = Arc::new(Threads::plan(&config));
+    let workers = threads.workers();
     let mailboxes: Arc<[Mailbox]> = (0..workers).map(|_| Mailbox::default()).collect();
-    let listeners = Arc::new(Listeners::open(&config, mailboxes.clone())?);
+    let listeners = Arc::new(Listeners::open(&config, mailboxes.clone(), threads.incoming_cpus())?);
     let (notify, notices) = channel();
     watch_signals(notify.clone())?;
     let stopping = Arc::new(AtomicBool::new(false));
     let (background, background_wanted) = channel();
     let journal = Arc::new(Journal::default());
     let link = Arc::new(LinkControl::default());
-    let host =
-        ProcessHost::new(mailboxes.clone(), background, journal.clone(), stopping.clone(), link.clone());
+    let crew = Crew { notices: notify, threads: threads.clone() };
+    let host = ProcessHost::new(
+        mailboxes.clone(),
+        background,
+        journal.clone(),
+        stopping.clone(),
+        link.clone(),
+        threads.clone(),
+    );
     let followers = (relevel, tls.clone(), listeners.clone(), journal.clone());
     config.set_applier(Box::new(move |config, changed| apply(config, changed, &followers)));
     let config = Arc::new(config);
@@ -91,20 +102,20 @@ pub fn serve(args: &[Vec<u8>]) -> Result<(), String> {
     }
     let server = Server::new(config.clone(), Box::new(SystemClock::new()), process, Box::new(host))?;
     write_pid_file(&config);
-    let (shared, tasks) = Shared::new(server, mailboxes, stopping, listeners, tls);
+    let (shared, tasks) = Shared::new(server, mailboxes, stopping, listeners, tls, threads);
 
-    start_background(&shared, tasks, background_wanted, &notify)?;
-    start_journal(&shared, &journal, &notify)?;
+    start_background(&shared, tasks, background_wanted, &crew)?;
+    start_journal(&shared, &journal, &crew)?;
     follow_as_configured(&shared.server);
-    start_loading(&shared, &journal, &notify)?;
+    start_loading(&shared, &journal, &crew)?;
     let for_link = shared.clone();
-    spawn("replica-link", &notify, move || replication::link::run(&for_link, &link, random()))?;
+    spawn("replica-link", &crew, move || replication::link::run(&for_link, &link, random()))?;
     for index in 0..workers {
         let worker = Worker::new(shared.clone(), index, random())
             .map_err(|error| format!("Can't start worker {index}: {error}"))?;
-        let cpu = (!cpus.is_empty()).then(|| cpus[index % cpus.len()]);
-        spawn(&format!("worker-{index}"), &notify, move || {
-            cpu.into_iter().for_each(machine::pin);
+        let threads = crew.threads.clone();
+        spawn(&format!("worker-{index}"), &crew, move || {
+            threads.seat_worker(index);
             worker.run().expect("worker-poll: waiting for events cannot fail");
         })?;
     }
@@ -228,20 +239,21 @@ fn start_background(
     shared: &Arc<Shared>,
     [lane_tasks, script_tasks]: [Receiver<LaneTask>; 2],
     background_wanted: Receiver<Background>,
-    notify: &Sender<Notice>,
+    crew: &Crew,
 ) -> Result<(), String> {
     let reaper = shared.server.keyspace.take_reaper().expect("one-reaper: the keyspace is new");
-    spawn("reaper", notify, move || reaper.run())?;
+    spawn("reaper", crew, move || reaper.run())?;
     let for_lane = shared.clone();
-    spawn("long-lane", notify, move || {
+    spawn("long-lane", crew, move || {
         let index = for_lane.mailboxes.len();
         store::courtesy::begin();
         lane::run(&for_lane, index, || lane_tasks.recv().ok(), random());
     })?;
-    replication::primary::start(shared, |name, work| spawn(name, notify, work))?;
-    let for_saves = shared.clone();
-    spawn("saver", notify, move || {
+    replication::primary::start(shared, |name, work| spawn(name, crew, work))?;
+    let (for_saves, threads) = (shared.clone(), crew.threads.clone());
+    spawn("saver", crew, move || {
         while let Ok(wanted) = background_wanted.recv() {
+            threads.seat(if wanted == Background::Save { Role::Saving } else { Role::Rewriting });
             // What went wrong is in the log and in INFO.
             match wanted {
                 Background::Save => drop(for_saves.server.finish_save()),
@@ -257,7 +269,7 @@ fn start_background(
     let script_tasks = Arc::new(Mutex::new(script_tasks));
     for number in 0..SCRIPT_THREADS {
         let (for_scripts, tasks) = (shared.clone(), script_tasks.clone());
-        spawn(&format!("script-{number}"), notify, move || {
+        spawn(&format!("script-{number}"), crew, move || {
             let index = for_scripts.mailboxes.len() + 1 + number;
             lane::run(&for_scripts, index, || next_task(&tasks), random());
         })?;
@@ -275,17 +287,13 @@ fn follow_as_configured(server: &Server) {
 }
 
 /// Starts the threads that write the append-only files.
-fn start_journal(
-    shared: &Arc<Shared>,
-    journal: &Arc<Journal>,
-    notify: &Sender<Notice>,
-) -> Result<(), String> {
+fn start_journal(shared: &Arc<Shared>, journal: &Arc<Journal>, crew: &Crew) -> Result<(), String> {
     let (errands, to_be_run) = channel();
     let waiters = shared.log_waiters.clone();
     shared.server.persistence.files.set_on_progress(Box::new(move || waiters.wake()));
     let (syncing, writing, shared) = (journal.clone(), journal.clone(), shared.clone());
-    spawn("journal-sync", notify, move || syncing.run_errands(&to_be_run))?;
-    spawn("journal", notify, move || writing.run(&shared, errands))
+    spawn("journal-sync", crew, move || syncing.run_errands(&to_be_run))?;
+    spawn("journal", crew, move || writing.run(&shared, errands))
 }
 
 /// Writes what is still to be written. Nobody is answered any more.
@@ -313,11 +321,7 @@ fn load_snapshot(server: &Server, path: &Path) -> Result<(), String> {
 }
 
 /// Loads the data, if there is any, on a thread of its own: the append-only files, or the last snapshot.
-fn start_loading(
-    shared: &Arc<Shared>,
-    journal: &Arc<Journal>,
-    notify: &Sender<Notice>,
-) -> Result<(), String> {
+fn start_loading(shared: &Arc<Shared>, journal: &Arc<Journal>, crew: &Crew) -> Result<(), String> {
     let server = &shared.server;
     let is_appended = server.config.bool("appendonly");
     let path = PathBuf::from(server.config.string("dbfilename"));
@@ -326,8 +330,8 @@ fn start_loading(
     }
     server.begin_loading(0);
     server.persistence.files.set_recovering(is_appended);
-    let (shared, journal, failures) = (shared.clone(), journal.clone(), notify.clone());
-    spawn("loader", notify, move || {
+    let (shared, journal, failures) = (shared.clone(), journal.clone(), crew.notices.clone());
+    spawn("loader", crew, move || {
         let loaded = match is_appended {
             true => load_appended(&shared.server, &journal),
             false => load_snapshot(&shared.server, &path),
@@ -359,8 +363,8 @@ fn next_task(tasks: &Mutex<Receiver<LaneTask>>) -> Option<LaneTask> {
     tasks.lock().recv().ok()
 }
 
-/// Starts a thread whose end, by panic too, reaches the main thread.
-fn spawn(name: &str, notify: &Sender<Notice>, body: impl FnOnce() + Send + 'static) -> Result<(), String> {
+/// Starts a thread, where it is to run, whose end, by panic too, reaches the main thread.
+fn spawn(name: &str, crew: &Crew, body: impl FnOnce() + Send + 'static) -> Result<(), String> {
     struct Farewell(String, Sender<Notice>);
     impl Drop for Farewell {
         fn drop(&mut self) {
@@ -370,12 +374,14 @@ fn spawn(name: &str, notify: &Sender<Notice>, body: impl FnOnce() + Send + 'stat
             let _ = self.1.send(ended);
         }
     }
-    let farewell = Farewell(name.to_owned(), notify.clone());
+    let farewell = Farewell(name.to_owned(), crew.notices.clone());
+    let (threads, role) = (crew.threads.clone(), role_of(name));
     thread::Builder::new()
         .name(name.to_owned())
         .stack_size(THREAD_STACK_BYTES)
         .spawn(move || {
             let _farewell = farewell;
+            threads.seat(role);
             body();
         })
         .map(drop)

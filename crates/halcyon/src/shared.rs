@@ -1,5 +1,6 @@
 //! What the threads of the process share, and how they reach each other.
 
+use std::fmt::Display;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use crate::listeners::Listeners;
 use crate::mailbox;
 use crate::persistence;
 use crate::persistence::journal_thread::{Journal, Rewrite};
+use crate::placement::Threads;
 use crate::replication::link::LinkControl;
 use crate::tls::Tls;
 
@@ -64,6 +66,8 @@ pub struct Shared {
     pub listeners: Arc<Listeners>,
     /// What new TLS connections are made from.
     pub tls: Arc<Tls>,
+    /// Where threads run.
+    pub threads: Arc<Threads>,
     /// The way to the threads for scripts.
     pub scripts: Sender<LaneTask>,
     /// Workers that are to be woken when the files have got on with the log.
@@ -80,13 +84,24 @@ impl Shared {
         stopping: Arc<AtomicBool>,
         listeners: Arc<Listeners>,
         tls: Arc<Tls>,
+        threads: Arc<Threads>,
     ) -> (Arc<Shared>, [Receiver<LaneTask>; 2]) {
         let ((lane, lane_tasks), (scripts, script_tasks)) = (channel(), channel());
         let loads = mailboxes.iter().map(|_| AtomicUsize::new(0)).collect();
         let are_waiting = mailboxes.iter().map(|_| AtomicBool::new(false)).collect();
         let log_waiters = Arc::new(LogWaiters { are_waiting, mailboxes: mailboxes.clone() });
-        let shared =
-            Shared { server, mailboxes, loads, lane, listeners, tls, scripts, log_waiters, stopping };
+        let shared = Shared {
+            server,
+            mailboxes,
+            loads,
+            lane,
+            listeners,
+            tls,
+            threads,
+            scripts,
+            log_waiters,
+            stopping,
+        };
         (Arc::new(shared), [lane_tasks, script_tasks])
     }
 
@@ -132,6 +147,7 @@ pub struct ProcessHost {
     rewrite: Mutex<Option<Rewrite>>,
     stopping: Arc<AtomicBool>,
     link: Arc<LinkControl>,
+    threads: Arc<Threads>,
     page_bytes: u64,
 }
 
@@ -155,11 +171,21 @@ impl ProcessHost {
         journal: Arc<Journal>,
         stopping: Arc<AtomicBool>,
         link: Arc<LinkControl>,
+        threads: Arc<Threads>,
     ) -> ProcessHost {
         let page_bytes = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE);
         let page_bytes =
             page_bytes.ok().flatten().and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(4096);
-        ProcessHost { mailboxes, background, journal, rewrite: Mutex::new(None), stopping, link, page_bytes }
+        ProcessHost {
+            mailboxes,
+            background,
+            journal,
+            rewrite: Mutex::new(None),
+            stopping,
+            link,
+            threads,
+            page_bytes,
+        }
     }
 }
 
@@ -267,6 +293,10 @@ impl Host for ProcessHost {
         };
         let seconds = |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
         CpuSeconds { user: seconds(usage.user_time()), system: seconds(usage.system_time()) }
+    }
+
+    fn tell_placement(&self, add: &mut dyn FnMut(&str, &dyn Display)) {
+        self.threads.tell(add);
     }
 
     fn resident_bytes(&self) -> u64 {

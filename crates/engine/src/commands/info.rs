@@ -100,6 +100,7 @@ const SECTIONS: &[Section] = &[
     Section { title: "Commandstats", is_default: false, fill: info_counts::commands },
     Section { title: "Errorstats", is_default: true, fill: info_counts::errors },
     Section { title: "Latencystats", is_default: false, fill: info_counts::latencies },
+    Section { title: "Placement", is_default: false, fill: placement },
     Section { title: "Cluster", is_default: true, fill: cluster },
     Section { title: "Keyspace", is_default: true, fill: info_counts::keyspace },
 ];
@@ -419,6 +420,11 @@ fn cpu(source: &Source<'_>, fields: &mut Fields) {
     }
 }
 
+/// Where the threads run, and why: for those who look into a machine, so only where it is asked for.
+fn placement(source: &Source<'_>, fields: &mut Fields) {
+    source.server.host.tell_placement(&mut |name, value| fields.add(name, value));
+}
+
 fn cluster(source: &Source<'_>, fields: &mut Fields) {
     fields.add("cluster_enabled", u8::from(source.server.cluster.enabled));
 }
@@ -437,15 +443,16 @@ mod tests {
         let mut harness = Harness::new();
         let default =
             "Server Clients Memory Persistence Stats Replication CPU Modules Errorstats Cluster Keyspace";
-        let all = "Server Clients Memory Persistence Stats Replication CPU Modules Commandstats Errorstats Latencystats Cluster \
-                   Keyspace";
+        let all = "Server Clients Memory Persistence Stats Replication CPU Modules Commandstats Errorstats Latencystats Placement \
+                   Cluster Keyspace";
         for (line, expected) in [
             ("INFO", default),
             ("INFO default", default),
             ("INFO ALL", all),
             ("INFO everything", all),
             ("INFO keyspace nosuch SERVER server", "Server Keyspace"),
-            ("INFO commandstats default cpu", &all.replace("Latencystats ", "")),
+            ("INFO commandstats default cpu", &all.replace("Latencystats Placement ", "")),
+            ("INFO placement", "Placement"),
             ("INFO nosuch", ""),
         ] {
             assert_eq!(sections(&harness.run(line)).join(" "), expected, "{line}");

@@ -61,8 +61,6 @@ pub enum TextRule {
     NodeName,
     /// A title template made of known `{variables}`.
     TitleTemplate,
-    /// `auto`, or CPU numbers in Redis's syntax.
-    CpuList,
     /// An existing directory; kept as its absolute path.
     Directory,
     /// Letters that select keyspace events; kept in Redis's order.
@@ -291,10 +289,8 @@ const CLUSTER_AGES: &[&str] = &["cluster-slave-validity-factor"];
 pub static DIRECTIVES: &[Directive] = &[
     // Halcyon's own.
     int("threads", 0, 256, 0).also(&["io-threads"]).immutable(),
-    ruled("server-cpulist", "", TextRule::CpuList)
-        .also(&["server_cpulist"])
-        .with(Flags::UNSET_WHEN_EMPTY)
-        .immutable(),
+    optional("server-cpulist").also(&["server_cpulist"]).immutable(),
+    text("machine-root", "/").hidden().immutable(),
     word("client-compat", CLIENT_COMPAT, "auto"),
     word("log-format", LOG_FORMATS, "text").immutable(),
     yes("no-fork").immutable(),
@@ -347,15 +343,9 @@ pub static DIRECTIVES: &[Directive] = &[
     yes("disable-thp").immutable().needless("the process never forks, so large pages are never copied"),
     word("oom-score-adj", OOM_MODES, "no"),
     list("oom-score-adj-values", "0 200 800", ListRule::OomScores),
-    optional("bio-cpulist")
-        .also(&["bio_cpulist"])
-        .immutable()
-        .needless("background threads run where there is room"),
-    optional("aof-rewrite-cpulist")
-        .also(&["aof_rewrite_cpulist"])
-        .immutable()
-        .needless("the process never forks"),
-    optional("bgsave-cpulist").also(&["bgsave_cpulist"]).immutable().needless("the process never forks"),
+    optional("bio-cpulist").also(&["bio_cpulist"]).immutable(),
+    optional("aof-rewrite-cpulist").also(&["aof_rewrite_cpulist"]).immutable(),
+    optional("bgsave-cpulist").also(&["bgsave_cpulist"]).immutable(),
     text("ignore-warnings", "").needless("no warning needs to be put off"),
     int("shutdown-timeout", 0, I32, 10),
     list("shutdown-on-sigint", "default", ListRule::ShutdownOptions),

@@ -24,7 +24,6 @@ pub use hot::Hot;
 pub use parse::{ConfigError, Notice};
 pub(crate) use rewrite::replace_file;
 pub use text::{memory_bytes, quoted, split_words};
-pub use value::cpu_list;
 use value::{Value, words_of};
 
 use crate::fault::{CmdResult, Fault};

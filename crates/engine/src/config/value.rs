@@ -187,11 +187,6 @@ fn text(row: &Directive, rule: TextRule, given: &[u8], base: &Path) -> Result<Ve
                 return Err("template format is invalid or contains unknown variables".into());
             }
         }
-        TextRule::CpuList => {
-            if !given.is_empty() {
-                cpu_list(given)?;
-            }
-        }
         TextRule::Directory => return directory(given, base),
         TextRule::KeyspaceEvents => return keyspace_events(given),
     }
@@ -253,38 +248,6 @@ fn keyspace_events(given: &[u8]) -> Result<Vec<u8>, String> {
     // Redis leaves `n` out beside `A`, and so forgets it at the next start.
     printed.extend(b"nKEm".iter().copied().filter(has));
     Ok(printed)
-}
-
-/// CPU numbers in Redis's syntax: `0,2,4-6,8-14:2` (ranges are inclusive, `:2` is a stride). `auto` is an empty
-/// list. Errors are texts for `CONFIG` replies and start-up messages.
-pub fn cpu_list(given: &[u8]) -> Result<Vec<usize>, String> {
-    const CPUS_MAX: usize = 4096;
-    let wrong = || "argument must be 'auto' or CPU numbers such as 0,2,4-6:2".to_string();
-    let given = std::str::from_utf8(given).map_err(|_| wrong())?.trim();
-    if given.eq_ignore_ascii_case("auto") {
-        return Ok(Vec::new());
-    }
-    let number = |digits: &str| {
-        digits.trim().parse::<usize>().ok().filter(|number| *number < CPUS_MAX).ok_or_else(wrong)
-    };
-    let mut cpus = Vec::new();
-    for part in given.split(',') {
-        let (range, stride) = match part.split_once(':') {
-            Some((range, stride)) => (range, number(stride)?),
-            None => (part, 1),
-        };
-        let (first, last) = match range.split_once('-') {
-            Some((first, last)) => (number(first)?, number(last)?),
-            None => (number(range)?, number(range)?),
-        };
-        if stride == 0 || last < first {
-            return Err(wrong());
-        }
-        cpus.extend((first..=last).step_by(stride));
-    }
-    cpus.sort_unstable();
-    cpus.dedup();
-    Ok(cpus)
 }
 
 fn list(rule: ListRule, words: &[Vec<u8>], current: &Value) -> Result<Vec<Vec<u8>>, String> {

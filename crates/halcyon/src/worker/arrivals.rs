@@ -56,6 +56,7 @@ impl Worker {
         for _ in 0..ACCEPTS_PER_TURN {
             let accepted = match &*listener {
                 Listener::Tcp(listener) => listener.accept().map(|(stream, peer)| {
+                    self.shared.threads.note_accepted(self.index, &stream);
                     let local = stream.local_addr().unwrap_or(peer);
                     (Stream::Tcp(stream), Peer::tcp(peer, local))
                 }),
@@ -116,6 +117,7 @@ impl Worker {
 
     /// Makes an accepted socket one that is to shake hands.
     fn greet(&self, socket: TcpStream, peer: SocketAddr) -> Option<(Stream, Peer)> {
+        self.shared.threads.note_accepted(self.index, &socket);
         let local = socket.local_addr().unwrap_or(peer);
         match self.shared.tls.accept(socket) {
             Ok(stream) => Some((Stream::Tls(Box::new(stream)), Peer::tcp(peer, local))),

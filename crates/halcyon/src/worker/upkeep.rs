@@ -18,6 +18,8 @@ const TICK_US: u64 = 100_000;
 const MOVES_PER_TICK: usize = 64;
 /// Connections that are looked at for that.
 const MOVE_CHECKS_PER_TICK: usize = 1024;
+/// Connections that a worker may have more than twice as many as another one, where they are steered to its CPU.
+const STEERED_CONNECTIONS: usize = 16;
 /// Connections whose idle time is looked at in one tick.
 const TIMEOUT_CHECKS_PER_TICK: usize = 256;
 
@@ -151,7 +153,9 @@ impl Worker {
         let Some((target, least)) = loads.into_iter().enumerate().min_by_key(|(_, load)| *load) else {
             return;
         };
-        if mine <= least + least / 8 + 1 {
+        // A connection that was steered here belongs here, unless the steering leaves others with little to do.
+        let (share, few) = if self.shared.threads.are_steered() { (1, STEERED_CONNECTIONS) } else { (8, 1) };
+        if mine <= least + least / share + few {
             return;
         }
         let surplus = (mine - least) / 2;

@@ -424,22 +424,3 @@ fn typed_getters() {
     assert!(config.bool("protected-mode"));
     assert_eq!(config.get_text("no-such-directive"), None);
 }
-
-#[test]
-fn cpu_lists() {
-    for (text, expected) in [
-        ("auto", Some(vec![])),
-        ("0", Some(vec![0])),
-        ("0,2,4-6:2", Some(vec![0, 2, 4, 6])),
-        ("3-1", None),
-        ("1-3,2", Some(vec![1, 2, 3])),
-        ("0-7:3", Some(vec![0, 3, 6])),
-        ("0-7:0", None),
-        ("", None),
-        ("1,,2", None),
-        ("x", None),
-        ("0-99999999", None),
-    ] {
-        assert_eq!(cpu_list(text.as_bytes()).ok(), expected, "{text}");
-    }
-}

@@ -115,7 +115,6 @@ fn rewrite_writes_every_directive_so_that_it_is_read_back() {
             }
             directives::Kind::Text { .. } => match row.name {
                 "dir" => b"/",
-                "server-cpulist" => b"0-3:2",
                 "notify-keyspace-events" => b"Kx",
                 "cluster-announce-hostname" => b"a.b",
                 "proc-title-template" => b"x {port}",
