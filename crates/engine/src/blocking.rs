@@ -88,6 +88,21 @@ pub struct Waiter {
 }
 
 impl Waiter {
+    /// The first of the keys that it waits for; None: it waits for something else.
+    pub fn first_key(&self) -> Option<&[u8]> {
+        self.keys.first().map(|key| &**key)
+    }
+
+    /// Its client has sent READONLY.
+    pub(crate) fn is_readonly(&self) -> bool {
+        self.session.lock().as_ref().is_some_and(|session| session.readonly)
+    }
+
+    /// The command that waits.
+    pub(crate) fn command(&self) -> CommandId {
+        self.command
+    }
+
     /// True once its client is answered, or gone.
     pub fn is_answered(&self) -> bool {
         self.session.lock().is_none()

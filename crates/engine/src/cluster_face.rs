@@ -1,43 +1,71 @@
-//! The cluster as clients see it. So far: one node that owns every slot.
+//! The cluster as clients see it: one node that owns every slot, or the nodes of a topology.
 //!
-//! Replies about the topology are encoded once for each of this node's addresses, and again when the
-//! configuration changes; answering is a copy. A client is told the address that it connected to: it may
-//! know no other, and old clients cannot read an absent or empty host.
+//! Replies are encoded once for each way of asking, and again when the topology or the configuration changes; answering is
+//! a copy. A node that is alone tells a client the address that it connected to: it may know no other, and old clients cannot
+//! read an absent or empty host.
 
 mod identity;
-mod topology;
+mod leaving;
+mod picture;
+mod replies;
+pub(crate) mod routing;
+mod sample;
+mod standing;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use base::slot::SLOT_COUNT;
+use cluster::ids::NodeId;
+use cluster::topology::{NO_OWNER, Topology};
 use parking_lot::RwLock;
 
+use self::leaving::Looks;
+use self::routing::SlotBits;
+use self::standing::{Manner, Standing};
 use crate::clients::Peer;
 use crate::compat::Compat;
 use crate::config::Config;
 use crate::server::Process;
 
 pub use identity::Identity;
-pub use topology::{Endpoint, Node, Replies};
+pub use picture::{Endpoint, Node, Picture, Shard};
+pub use replies::{Replies, line};
+pub use sample::topology_of;
 
-/// Addresses of this node for which replies are kept; a machine has few.
-const ADDRESSES_MAX: usize = 16;
+/// Ways of asking for which replies are kept: addresses of this node, of which a machine has few.
+const WAYS_MAX: usize = 16;
 
-/// What the CLUSTER commands answer from.
+/// What the CLUSTER commands answer from, and requests are routed by.
 pub struct ClusterFace {
     /// `cluster-enabled`.
     pub enabled: bool,
     /// Who this node is.
     pub identity: Identity,
+    served: SlotBits,
+    readable: SlotBits,
+    serve_until_us: AtomicU64,
+    standing: RwLock<Arc<Standing>>,
+    /// Counts the changes of `standing`.
+    changes: AtomicU64,
+    looks: Looks,
     encoded: RwLock<Encoded>,
 }
 
-/// Replies by address, as of one version of the configuration.
+/// What replies depend on, besides the topology and the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// The node is alone, and was asked at this address; None: over a unix socket.
+    Alone(Option<SocketAddr>),
+    /// The client speaks TLS.
+    Tls(bool),
+}
+
+/// Replies by way of asking, as of one version of the configuration and one of the topology.
 struct Encoded {
-    version: u64,
+    as_of: (u64, u64),
     compat: Compat,
-    by_address: Vec<(Option<SocketAddr>, Arc<Replies>)>,
+    by_way: Vec<(Way, Arc<Replies>)>,
 }
 
 impl ClusterFace {
@@ -47,12 +75,78 @@ impl ClusterFace {
         ClusterFace {
             enabled: config.bool("cluster-enabled"),
             identity: identity.unwrap_or_else(|| Identity::of_node(process.run_id.clone())),
+            served: SlotBits::all(true),
+            readable: SlotBits::all(false),
+            serve_until_us: AtomicU64::new(u64::MAX),
+            standing: RwLock::new(Arc::new(Standing::alone(config))),
+            changes: AtomicU64::new(0),
+            looks: Looks::default(),
             encoded: RwLock::new(Encoded {
-                version: config.version(),
+                as_of: (config.version(), 0),
                 compat: Compat::of(config),
-                by_address: Vec::new(),
+                by_way: Vec::new(),
             }),
         }
+    }
+
+    /// Routes and answers by this topology from now on.
+    pub fn install(&self, topology: Arc<Topology>) {
+        self.change(|standing| standing.install(topology, &self.identity.node_id));
+    }
+
+    /// Requests that name keys are answered `-CLUSTERDOWN` and this, until the next topology is installed.
+    pub fn refuse(&self, why: String) {
+        self.change(|standing| standing.refusal = Some(why));
+    }
+
+    /// Commands on the keys of which this node is the primary may run until this instant of the server's monotonic clock. What
+    /// a replica may serve, others decide.
+    pub fn serve_until(&self, mono_us: u64) {
+        self.serve_until_us.store(mono_us, SeqCst);
+    }
+
+    /// CLUSTER SETSLOT slot MIGRATING node, or IMPORTING.
+    pub fn open_slot(&self, slot: u16, is_migrating: bool, node: NodeId) {
+        self.change(|standing| {
+            let opened = &mut standing.opened;
+            let slots = if is_migrating { &mut opened.migrating } else { &mut opened.importing };
+            slots.insert(slot, node);
+        });
+    }
+
+    /// CLUSTER SETSLOT slot STABLE.
+    pub fn close_slot(&self, slot: u16) {
+        self.change(|standing| {
+            standing.opened.migrating.remove(&slot);
+            standing.opened.importing.remove(&slot);
+        });
+    }
+
+    /// Takes over what the configuration says now.
+    pub(crate) fn follow(&self, config: &Config) {
+        if self.enabled {
+            self.change(|standing| standing.follow(config));
+        }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Standing)) {
+        let mut standing = self.standing.write();
+        let mut changed = Standing::clone(&standing);
+        change(&mut changed);
+        // What is not served any more is not from here on; what is newly served finds its reasons already there.
+        *standing = Arc::new(changed);
+        self.served.set(standing.serves_all());
+        self.readable.set(standing.serves_reads());
+        self.changes.fetch_add(1, SeqCst);
+    }
+
+    fn standing(&self) -> Arc<Standing> {
+        self.standing.read().clone()
+    }
+
+    /// The topology, if this node is not alone.
+    pub fn topology(&self) -> Option<Arc<Topology>> {
+        self.standing().topology().cloned()
     }
 
     /// The replies for a client, and `client-compat`.
@@ -61,31 +155,57 @@ impl ClusterFace {
             Peer::Tcp { local, .. } => Some(SocketAddr::from(*local)),
             Peer::Unix(_) => None,
         };
-        let version = config.version();
+        let as_of = (config.version(), self.changes.load(SeqCst));
+        let standing = self.standing();
+        let way = match standing.topology() {
+            None => Way::Alone(address),
+            Some(_) => Way::Tls(standing.manner.over_tls(address.map(|address| address.port()))),
+        };
         let encoded = self.encoded.read();
-        if encoded.version == version
-            && let Some((_, replies)) = encoded.by_address.iter().find(|(known, _)| *known == address)
+        if encoded.as_of == as_of
+            && let Some((_, replies)) = encoded.by_way.iter().find(|(known, _)| *known == way)
         {
             return (replies.clone(), encoded.compat);
         }
         drop(encoded);
-        self.encode(config, version, address)
+        self.encode(config, as_of, &standing, way)
     }
 
     #[cold]
-    fn encode(&self, config: &Config, version: u64, address: Option<SocketAddr>) -> (Arc<Replies>, Compat) {
-        let replies = Arc::new(Replies::encode(&self.myself(config, address)));
+    fn encode(
+        &self,
+        config: &Config,
+        as_of: (u64, u64),
+        standing: &Standing,
+        way: Way,
+    ) -> (Arc<Replies>, Compat) {
+        let endpoint = Manner::of(config).endpoint;
+        let picture = match (way, standing.topology()) {
+            (Way::Tls(over_tls), Some(topology)) => {
+                let mut picture = Picture::of(topology, &self.identity.node_id, endpoint, over_tls);
+                picture.opened = standing.opened.to_string();
+                picture
+            }
+            (Way::Tls(_), None) => unreachable!("way: it was chosen by the topology"),
+            (Way::Alone(address), _) => {
+                // A unix socket tells nothing; as Redis, it is answered like the other nodes.
+                let port = address.map(|address| address.port());
+                let over_tls = Manner::of(config).over_tls(port);
+                Picture::alone(self.myself(config, address, over_tls), endpoint, over_tls)
+            }
+        };
+        let replies = Arc::new(Replies::encode(picture));
         let mut encoded = self.encoded.write();
-        if encoded.version != version {
-            *encoded = Encoded { version, compat: Compat::of(config), by_address: Vec::new() };
+        if encoded.as_of != as_of {
+            *encoded = Encoded { as_of, compat: Compat::of(config), by_way: Vec::new() };
         }
-        encoded.by_address.truncate(ADDRESSES_MAX - 1);
-        encoded.by_address.insert(0, (address, replies.clone()));
+        encoded.by_way.truncate(WAYS_MAX - 1);
+        encoded.by_way.insert(0, (way, replies.clone()));
         (replies, encoded.compat)
     }
 
     /// This node, as a client that connected to `address` is to reach it; `None`: over a unix socket.
-    fn myself(&self, config: &Config, address: Option<SocketAddr>) -> Node {
+    fn myself(&self, config: &Config, address: Option<SocketAddr>, over_tls: bool) -> Node {
         let port_of = |name: &str| config.int(name) as u16;
         let first_set = |ports: &[u16]| ports.iter().copied().find(|port| *port != 0).unwrap_or(0);
         let announced_ip = config.string("cluster-announce-ip");
@@ -94,9 +214,7 @@ impl ClusterFace {
             Some(address) => address.ip().to_string(),
             None => bound_ip(config).to_string(),
         };
-        // A unix socket tells nothing; as Redis, it is answered like the other nodes.
         let of_nodes = config.bool("tls-cluster");
-        let over_tls = address.map_or(of_nodes, |address| address.port() == port_of("tls-port"));
         let connected_to = address.filter(|_| !over_tls).map_or(0, |address| address.port());
         let port = first_set(&[port_of("cluster-announce-port"), port_of("port"), connected_to]);
         let tls_port = first_set(&[port_of("cluster-announce-tls-port"), port_of("tls-port")]);
@@ -108,35 +226,59 @@ impl ClusterFace {
             ip,
             port,
             tls_port,
-            over_tls,
             bus_port: if bus_port == 0 { u32::from(base_port) + 10_000 } else { bus_port.into() },
             hostname: config.string("cluster-announce-hostname"),
-            endpoint: match &config.bytes("cluster-preferred-endpoint-type")[..] {
-                b"hostname" => Endpoint::Hostname,
-                b"unknown-endpoint" => Endpoint::Unknown,
-                _ => Endpoint::Ip,
-            },
+            ..Node::default()
         }
     }
 
-    /// The text of CLUSTER INFO.
-    pub fn info(&self) -> String {
-        let slots = SLOT_COUNT;
+    /// The text of CLUSTER INFO; `now_us` is the command's instant.
+    pub fn info(&self, now_us: u64) -> String {
+        let (standing, coverage) = (self.standing(), self.standing().coverage());
+        let is_down = standing.refusal.is_some()
+            || !standing.is_up()
+            || (standing.is_primary() && !self.may_serve(now_us));
+        let (nodes, shards, epoch, own_epoch) = match standing.topology() {
+            None => (1, 1, 0, 0),
+            Some(topology) => {
+                let mut owning: Vec<u16> = topology.owners.to_vec();
+                owning.sort_unstable();
+                owning.dedup();
+                owning.retain(|owner| *owner != NO_OWNER);
+                let own_epoch = standing.shard().map_or(0, |shard| topology.shards[shard].epoch);
+                (topology.nodes.len(), owning.len(), topology.epoch, own_epoch)
+            }
+        };
         let fields = [
-            ("cluster_state", "ok".to_owned()),
-            ("cluster_slots_assigned", slots.to_string()),
-            ("cluster_slots_ok", slots.to_string()),
+            ("cluster_state", if is_down { "fail" } else { "ok" }.to_owned()),
+            ("cluster_slots_assigned", coverage.assigned.to_string()),
+            ("cluster_slots_ok", (coverage.assigned - coverage.unled).to_string()),
             ("cluster_slots_pfail", "0".to_owned()),
-            ("cluster_slots_fail", "0".to_owned()),
-            ("cluster_known_nodes", "1".to_owned()),
-            ("cluster_size", "1".to_owned()),
-            ("cluster_current_epoch", "0".to_owned()),
-            ("cluster_my_epoch", "0".to_owned()),
+            ("cluster_slots_fail", coverage.unled.to_string()),
+            ("cluster_known_nodes", nodes.to_string()),
+            ("cluster_size", shards.to_string()),
+            ("cluster_current_epoch", epoch.to_string()),
+            ("cluster_my_epoch", own_epoch.to_string()),
             ("cluster_stats_messages_sent", "0".to_owned()),
             ("cluster_stats_messages_received", "0".to_owned()),
             ("total_cluster_links_buffer_limit_exceeded", "0".to_owned()),
         ];
         fields.iter().map(|(name, value)| format!("{name}:{value}\r\n")).collect()
+    }
+
+    /// The id of this node's shard.
+    pub fn shard_id(&self) -> String {
+        let standing = self.standing();
+        let shard = standing.topology().zip(standing.shard());
+        shard.map_or_else(
+            || self.identity.shard_id.clone(),
+            |(topology, shard)| topology.shards[shard].id.to_string(),
+        )
+    }
+
+    /// True if the slot is this node's shard's.
+    pub fn owns(&self, slot: u16) -> bool {
+        self.standing().owns(slot)
     }
 }
 

@@ -12,6 +12,7 @@ use store::Position;
 use crate::acl;
 use crate::blocking;
 use crate::clients::Client;
+use crate::cluster_face::routing;
 use crate::ctx::Ctx;
 use crate::eviction::{self, Room};
 use crate::fault::{CmdResult, Fault};
@@ -92,6 +93,7 @@ pub fn run_batch(
     route(server, session.db, batch, input, &mut routed);
     let time_each = times_each(server);
     let started_us = server.clock.mono_us();
+    worker.is_cut_off = !server.cluster.may_serve(started_us);
     // One bit a command: it ran and is timed with the batch.
     let mut untimed = 0_u32;
     let mut progress = Progress { executed: 0, stop: Stop::Done };
@@ -297,7 +299,7 @@ fn run_one<'s>(
         session.reply_mode = ReplyMode::Skip;
     }
     let mut ran = None;
-    let result = match admit(server, worker, session, args, info) {
+    let result = match admit(server, worker, session, args, info, position) {
         Ok(info) if session.multi.is_some() && !info.spec.flags.contains(Flags::OUTSIDE_MULTI) => {
             queue(server, session, info, args, position, out)
         }
@@ -335,10 +337,16 @@ fn run_one<'s>(
     if session.reply_mode != ReplyMode::On {
         swallow(session, mark, out);
     }
+    if session.asking {
+        end_asking(session, info);
+    }
     if worker.observed.is_any() {
         worker.gate_reply(server, session, mark, out);
     }
     if let (Some(deferred), Some(info)) = (&mut worker.deferred, ran) {
+        if server.cluster.enabled {
+            deferred.slot = routing::slot_of(server, info, args);
+        }
         deferred.call = Some(Call { command: info.id, args: clipped(&info.full_name, args) });
         if server.log.is_active() && info.spec.flags.contains(Flags::WRITE) {
             deferred.words = Some(args.to_owned());
@@ -346,6 +354,12 @@ fn run_one<'s>(
         return None;
     }
     ran
+}
+
+/// ASKING holds for the next command, or the next transaction.
+#[cold]
+fn end_asking(session: &mut Session, info: Result<&CommandInfo, ()>) {
+    session.asking = session.multi.is_some() || info.is_ok_and(|info| info.spec.name == "asking");
 }
 
 /// What a command that has to wait for a stripe is told, if a script has kept it for too long.
@@ -371,7 +385,7 @@ fn queue(
     let refusal = if info.spec.flags.contains(Flags::NO_MULTI) {
         Err(Fault::Text("ERR Command not allowed inside a transaction"))
     } else {
-        check_slots(server, info, args)
+        check_slots(server, info, args).map(drop)
     };
     let Some(multi) = &mut session.multi else { unreachable!("queue: inside MULTI") };
     match refusal {
@@ -389,6 +403,9 @@ fn queue(
 fn refuse(server: &Server, session: &mut Session, info: Result<&CommandInfo, ()>, fault: Fault) -> Fault {
     if info.is_ok_and(|info| info.spec.name == "exec") {
         session.end_transaction(server);
+        if fault.sends_elsewhere() {
+            return fault;
+        }
         let reason = fault.bytes();
         let reason = reason.strip_prefix(b"ERR ").unwrap_or(reason);
         return Fault::Quoting([b"EXECABORT Transaction discarded because of: ", reason].concat());
@@ -450,6 +467,7 @@ fn admit<'s>(
     session: &mut Session,
     args: Args<'_>,
     info: Result<&'s CommandInfo, ()>,
+    position: Option<Position>,
 ) -> CmdResult<&'s CommandInfo> {
     let info = match info {
         Ok(info) if info.subcommands.is_empty() && info.arity_fits(args.len()) => info,
@@ -460,6 +478,9 @@ fn admit<'s>(
     }
     let context = if session.multi.is_some() { acl::Context::Multi } else { acl::Context::TopLevel };
     acl::admit(server, session, info, args, context)?;
+    if server.cluster.enabled {
+        routing::admit(server, worker, session, info, args, position)?;
+    }
     if session.subscriptions.is_some()
         && session.proto == Proto::V2
         && !info.spec.flags.contains(Flags::SUBSCRIBED)
@@ -534,14 +555,16 @@ fn run_locked(
         return Ok(());
     }
     let mut reply = Reply::new(out, session.proto);
+    let mut slot = None;
     // What is locked; `None` if the command is to come again, since somebody holds a stripe for long.
     let (locked, hashed) = match info.keys {
         KeyRule::One(at) => {
             let position = position.unwrap_or_else(|| keyspace.position(&args[at]));
+            slot = Some(position.slot());
             (keyspace.lock_briefly(position).map(Some), Some((&args[at], position)))
         }
         _ if info.needs_all_stripes(args) => {
-            check_slots(server, info, args)?;
+            slot = check_slots(server, info, args)?;
             (keyspace.lock_all_briefly().map(Some), None)
         }
         KeyRule::None => (Some(None), None),
@@ -550,6 +573,7 @@ fn run_locked(
             reach.clear();
             reach.add_command(keyspace, info, args, None);
             reach.check(server)?;
+            slot = reach.slot();
             match reach.stripes.is_empty() {
                 true => (Some(None), None),
                 false => (keyspace.lock_stripes_briefly(&mut reach.stripes).map(Some), None),
@@ -561,8 +585,11 @@ fn run_locked(
         return Ok(());
     };
     let mut ctx = Ctx::new(server, worker, session, locked, hashed);
-    let result = ctx.run_told(info, args, &mut reply, |ctx, reply| (info.spec.run)(ctx, args, reply));
-    ctx.note_read(info, args);
+    let result = routing::recheck(&mut ctx, info, args, slot).and_then(|()| {
+        let result = ctx.run_told(info, args, &mut reply, |ctx, reply| (info.spec.run)(ctx, args, reply));
+        ctx.note_read(info, args);
+        result
+    });
     ctx.settle();
     drop(ctx);
     if let Some(tracking) = &mut session.tracking

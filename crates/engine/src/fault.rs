@@ -110,6 +110,11 @@ impl Fault {
         }
     }
 
+    /// True if it tells where in a cluster a command is run, or that it cannot be: such an error is not wrapped in others.
+    pub(crate) fn sends_elsewhere(&self) -> bool {
+        matches!(self.code(), "MOVED" | "ASK" | "TRYAGAIN" | "CLUSTERDOWN" | "CROSSSLOT")
+    }
+
     /// The first word, by which INFO counts errors.
     pub fn code(&self) -> &str {
         let word = self.bytes().split(|byte| *byte == b' ').next().unwrap_or_default();

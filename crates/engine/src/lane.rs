@@ -8,6 +8,7 @@ use std::time::Duration;
 use resp::OwnedArgs;
 use store::Locked;
 
+use crate::cluster_face::routing;
 use crate::ctx::Ctx;
 use crate::dispatch::{note_slow, serve_unserved};
 use crate::fault::CmdResult;
@@ -36,6 +37,8 @@ pub struct Deferred {
     pub words: Option<OwnedArgs>,
     /// What its reply may tell of, by what was read already: an offset of the log.
     pub observed: u64,
+    /// The slot of its keys, in cluster mode.
+    pub slot: Option<u16>,
     /// It runs a script: that has threads of its own, as nobody knows how long it takes.
     pub is_script: bool,
 }
@@ -54,6 +57,10 @@ trait Place {
     fn worker(&mut self) -> &mut Worker;
     fn session(&self) -> &Session;
     fn held(&self) -> Option<&Locked<'_>>;
+    /// The slot that may have left this node since the command was admitted.
+    fn slot(&self) -> Option<u16> {
+        None
+    }
     fn with_stripes(&mut self, stripes: Option<Vec<usize>>, work: &mut dyn FnMut(&mut Ctx<'_>));
 }
 
@@ -107,10 +114,11 @@ impl Lane<'_> {
         work: impl FnOnce(&mut Ctx<'_>, &mut Reply<'_>) -> CmdResult<R>,
     ) -> CmdResult<R> {
         let (mut work, mut result) = (Some(work), None);
-        let (out, proto) = (&mut self.out, self.place.session().proto);
+        let (out, proto, slot) = (&mut self.out, self.place.session().proto, self.place.slot());
         self.place.with_stripes(stripes, &mut |ctx| {
             let work = work.take().expect("with-stripes: called once");
-            result = Some(work(ctx, &mut Reply::new(out, proto)));
+            let is_here = routing::recheck_slot(ctx, slot);
+            result = Some(is_here.and_then(|()| work(ctx, &mut Reply::new(out, proto))));
         });
         result.expect("with-stripes: called once")
     }
@@ -123,6 +131,7 @@ struct Thread<'a> {
     session: &'a mut Session,
     command: Option<CommandId>,
     words: Option<OwnedArgs>,
+    slot: Option<u16>,
 }
 
 impl Place for Thread<'_> {
@@ -140,6 +149,10 @@ impl Place for Thread<'_> {
 
     fn held(&self) -> Option<&Locked<'_>> {
         None
+    }
+
+    fn slot(&self) -> Option<u16> {
+        self.slot
     }
 
     fn with_stripes(&mut self, mut stripes: Option<Vec<usize>>, work: &mut dyn FnMut(&mut Ctx<'_>)) {
@@ -202,13 +215,13 @@ pub(crate) fn run_inline(ctx: &mut Ctx<'_>, job: Job, reply: &mut Reply<'_>) -> 
 
 /// Runs a job and returns its reply.
 pub fn run(server: &Server, worker: &mut Worker, deferred: Deferred) -> Output {
-    let Deferred { job, mut session, call, words, observed, is_script: _ } = deferred;
+    let Deferred { job, mut session, call, words, observed, slot, is_script: _ } = deferred;
     worker.observed.take();
     worker.observed.raise(observed);
     let started = server.clock.now();
     worker.set_now(started);
     let command = call.as_ref().map(|call| call.command);
-    let mut thread = Thread { server, worker, session: &mut session, command, words };
+    let mut thread = Thread { server, worker, session: &mut session, command, words, slot };
     let mut lane = Lane { place: &mut thread, out: Output::new() };
     let mark = lane.out.mark();
     let result = job(&mut lane);

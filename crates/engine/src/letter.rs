@@ -30,6 +30,8 @@ pub enum Letter {
         /// As above.
         client_id: u64,
     },
+    /// Slots have changed hands: subscriptions to shard channels of those that are not here have ended.
+    ShardsChanged,
     /// A letter that may tell of what is safe only when the log is so up to an offset: for connections that wait for that.
     Gated {
         /// The offset.

@@ -56,18 +56,25 @@ impl Reach {
         }
     }
 
+    /// The slot of the first key.
+    #[inline]
+    pub(crate) fn slot(&self) -> Option<u16> {
+        self.slot
+    }
+
     /// An error if the keys are of several slots, in cluster mode.
     pub(crate) fn check(&self, server: &Server) -> CmdResult {
         if self.crosses && server.cluster.enabled { Err(Fault::CROSS_SLOT) } else { Ok(()) }
     }
 }
 
-/// In cluster mode, an error if the keys of a command are of several slots.
-pub(crate) fn check_slots(server: &Server, info: &CommandInfo, args: Args<'_>) -> CmdResult {
+/// In cluster mode, an error if the keys of a command are of several slots; else the slot of its keys, if it has any.
+pub(crate) fn check_slots(server: &Server, info: &CommandInfo, args: Args<'_>) -> CmdResult<Option<u16>> {
     if !server.cluster.enabled {
-        return Ok(());
+        return Ok(None);
     }
     let mut reach = Reach::default();
     reach.add_command(&server.keyspace, info, args, None);
-    reach.check(server)
+    reach.check(server)?;
+    Ok(reach.slot)
 }

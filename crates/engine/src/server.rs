@@ -353,7 +353,7 @@ pub struct Server {
     pub monitors: Monitors,
     /// Since when memory has been above its limit.
     pub exceeded: crate::eviction::Exceeded,
-    /// The face of a cluster of one node.
+    /// What clients see of the cluster, and what requests are routed by.
     pub cluster: crate::cluster_face::ClusterFace,
     /// Clients that wait for keys.
     pub waiters: Waiters,
@@ -556,6 +556,7 @@ impl Server {
         rates.output.sample(output, now_us);
         drop(rates);
         self.clients.advance_recent(now_us / 1_000_000);
+        self.tend_cluster();
         self.resident_bytes.store(self.host.resident_bytes(), Relaxed);
         store::alloc::peak_bytes();
     }

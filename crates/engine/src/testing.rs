@@ -7,12 +7,14 @@ use base::clock::{Clock, ManualClock, Now};
 use resp::{Batch, DecodeLimits, Decoder, Proto, Value};
 
 use crate::clients::Peer;
+use crate::cluster_face::Identity;
 use crate::config::Config;
 use crate::dispatch::{Progress, Stop, run_batch};
 use crate::lane;
 use crate::letter::Letter;
 use crate::output::Output;
 use crate::propagation::LogReader;
+use crate::pubsub::{leave_shard, left_shards};
 use crate::replication::primary::Feed;
 use crate::server::{NoHost, Process, Server};
 use crate::session::Session;
@@ -42,6 +44,8 @@ pub struct Harness {
     pub deferred: usize,
     /// What the last connection is sent that became a replica.
     pub feed: Option<Box<Feed>>,
+    /// Runs before the next job of the long lane.
+    before_job: Option<Box<dyn FnOnce()>>,
 }
 
 impl Default for Harness {
@@ -65,6 +69,16 @@ impl Harness {
         Harness::of(config)
     }
 
+    /// As [`Harness::with_config`], a node of a cluster that has this id.
+    pub fn of_node(pairs: &[(&str, &str)], node_id: &str) -> Harness {
+        let config = Config::defaults();
+        for (name, value) in pairs.iter().chain(&[("cluster-enabled", "yes")]) {
+            config.override_value(name, value.as_bytes()).expect("a valid directive");
+        }
+        let identity = Some(Identity::of_node(node_id.to_owned()));
+        Harness::in_process(config, Process { cluster_identity: identity, ..Process::default() })
+    }
+
     /// A server started with this command line.
     pub fn with_options(options: &[&str]) -> Harness {
         let options: Vec<Vec<u8>> = options.iter().map(|word| word.as_bytes().to_vec()).collect();
@@ -72,8 +86,12 @@ impl Harness {
     }
 
     fn of(config: Config) -> Harness {
+        Harness::in_process(config, Process::default())
+    }
+
+    fn in_process(config: Config, process: Process) -> Harness {
         let clock = Arc::new(ManualClock::new(1_704_067_200_000));
-        let process = Process { workers: 1, run_id: "0".repeat(40), ..Process::default() };
+        let process = Process { workers: 1, run_id: "0".repeat(40), ..process };
         let host = NoHost::default();
         let server = Server::new(
             Arc::new(config),
@@ -84,7 +102,18 @@ impl Harness {
         let server = Arc::new(server.expect("a valid configuration"));
         let worker = Worker::new(0, server.stats[0].clone(), 1, clock.now());
         let session = connect(&server, &clock, 0);
-        Harness { server, worker, session, others: vec![None], at: 0, host, clock, deferred: 0, feed: None }
+        Harness {
+            server,
+            worker,
+            session,
+            others: vec![None],
+            at: 0,
+            host,
+            clock,
+            deferred: 0,
+            feed: None,
+            before_job: None,
+        }
     }
 
     /// Has another connection send from now on; it is made if there is none of this number. The first is 0.
@@ -107,7 +136,7 @@ impl Harness {
         let token = self.at;
         let mine = |letter: &Letter| match letter {
             Letter::Push { token: to, .. } | Letter::Reply { token: to, .. } => *to == token,
-            Letter::Publish(_) | Letter::CheckChannels { .. } => true,
+            Letter::Publish(_) | Letter::CheckChannels { .. } | Letter::ShardsChanged => true,
             Letter::Replicas | Letter::Fetched { .. } => false,
             Letter::Gated { .. } => unreachable!("unwrapped below"),
         };
@@ -140,6 +169,15 @@ impl Harness {
                 let of_number = self.others.get(token).and_then(Option::as_ref);
                 let session = of_number.unwrap_or(&self.session);
                 session.client.kill.fetch_or(session.listens_unduly(), Relaxed);
+                continue;
+            }
+            if let Letter::ShardsChanged = letter {
+                for (token, name) in left_shards(&self.server, &self.worker) {
+                    let of_number = self.others.get_mut(token).and_then(Option::as_mut);
+                    let session = of_number.unwrap_or(&mut self.session);
+                    let bytes = leave_shard(&self.server, &mut self.worker, session, &name);
+                    letters.push((worker, Letter::Push { token, client_id: session.client.id, bytes }));
+                }
                 continue;
             }
             let Letter::Publish(publication) = letter else {
@@ -176,6 +214,11 @@ impl Harness {
     pub fn resp3(mut self) -> Harness {
         self.session.proto = Proto::V3;
         self
+    }
+
+    /// Has this happen between the next command that leaves its work to the long lane and that work.
+    pub fn before_job(&mut self, work: impl FnOnce() + 'static) {
+        self.before_job = Some(Box::new(work));
     }
 
     /// Evicts the key that the policy names; false if there is none.
@@ -268,6 +311,7 @@ impl Harness {
         assert_eq!(progress.executed, batch.len(), "the harness runs one command at a time");
         if let Some(deferred) = self.worker.deferred.take() {
             self.deferred += 1;
+            self.before_job.take().into_iter().for_each(|work| work());
             out.append(lane::run(&self.server, &mut self.worker, deferred));
         }
         self.host.letters.lock().extend(self.worker.outbox.drain(..).map(|letter| (0, letter)));

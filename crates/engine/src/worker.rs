@@ -48,6 +48,8 @@ pub struct Worker {
     pub(crate) observed: Observed,
     /// The command could not run: a stripe that it needs is held for long, or the log has no room.
     pub held_up: bool,
+    /// This node may not run commands as a primary of its cluster, at the instant of the batch.
+    pub(crate) is_cut_off: bool,
     /// It runs the commands of a primary's stream.
     pub(crate) copies_primary: bool,
     /// What the running commands have set off.
@@ -85,6 +87,7 @@ impl Worker {
             appended_to: 0,
             observed: Observed::default(),
             held_up: false,
+            is_cut_off: false,
             copies_primary: false,
             effects: Effects::default(),
             subscribers: Subscribers::default(),

@@ -99,7 +99,7 @@ fn each_client_is_told_the_address_it_knows() {
     for last in 0..=255 {
         told(&tcp(&format!("10.1.1.{last}:6379")));
     }
-    assert_eq!(face.encoded.read().by_address.len(), ADDRESSES_MAX, "addresses-bounded");
+    assert_eq!(face.encoded.read().by_way.len(), WAYS_MAX, "addresses-bounded");
 }
 
 #[test]

@@ -1,11 +1,11 @@
-//! The cluster commands of a node that owns every slot.
+//! The cluster commands that tell of the cluster, and those with which clients say how they read.
 
 use std::sync::Arc;
 
 use base::slot::{SLOT_COUNT, slot_of};
 
 use crate::args::{Args, int, is};
-use crate::cluster_face::Replies;
+use crate::cluster_face::{Node, Picture, Replies, line};
 use crate::compat::Compat;
 use crate::ctx::Ctx;
 use crate::fault::{CmdResult, Fault};
@@ -29,7 +29,8 @@ pub fn slots(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> CmdResult
     enabled(ctx)?;
     let (replies, compat) = encoded(ctx);
     let (shape, proto) = (compat.shape(ctx.session_ref().introduced), reply.proto());
-    reply.encoder().raw(replies.slots(shape, proto));
+    let turn = ctx.session_ref().client.id;
+    replies.slots(shape, proto, turn).into_iter().for_each(|part| reply.encoder().raw(part));
     Ok(())
 }
 
@@ -54,7 +55,7 @@ pub fn nodes(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> CmdResult
 /// CLUSTER INFO
 pub fn info(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     enabled(ctx)?;
-    reply.verbatim("txt", ctx.server().cluster.info().as_bytes());
+    reply.verbatim("txt", ctx.server().cluster.info(ctx.now().mono_us).as_bytes());
     Ok(())
 }
 
@@ -68,11 +69,11 @@ pub fn myid(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> CmdResult 
 /// CLUSTER MYSHARDID
 pub fn myshardid(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     enabled(ctx)?;
-    reply.text(&ctx.server().cluster.identity.shard_id);
+    reply.text(&ctx.server().cluster.shard_id());
     Ok(())
 }
 
-/// CLUSTER LINKS: there is nobody to be linked to.
+/// CLUSTER LINKS: nodes tell each other nothing.
 pub fn links(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     enabled(ctx)?;
     reply.empty_array();
@@ -111,33 +112,41 @@ fn slot_in_range(number: i64) -> Option<u16> {
     u16::try_from(number).ok().filter(|slot| *slot < SLOT_COUNT)
 }
 
-/// CLUSTER REPLICAS node-id: nobody has any.
+/// CLUSTER REPLICAS node-id
 pub fn replicas(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     enabled(ctx)?;
-    known_node(ctx, &args[2])?;
-    reply.empty_array();
+    let (replies, _) = encoded(ctx);
+    let picture = replies.picture();
+    let node = known_node(picture, &args[2])?;
+    if !node.is_primary {
+        return Err(Fault::Text("ERR The specified node is not a master"));
+    }
+    let replicas: Vec<_> = node.shard.into_iter().flat_map(|shard| picture.replicas_of(shard)).collect();
+    reply.array(replicas.len());
+    replicas.into_iter().for_each(|node| reply.text(&line(picture, node)));
     Ok(())
 }
 
-/// CLUSTER COUNT-FAILURE-REPORTS node-id: there is nobody to report any.
+/// CLUSTER COUNT-FAILURE-REPORTS node-id: nobody reports any; who is there, etcd says.
 pub fn count_failure_reports(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     enabled(ctx)?;
-    known_node(ctx, &args[2])?;
+    let (replies, _) = encoded(ctx);
+    known_node(replies.picture(), &args[2])?;
     reply.int(0);
     Ok(())
 }
 
-fn known_node(ctx: &Ctx<'_>, id: &[u8]) -> CmdResult {
-    if ctx.server().cluster.identity.node_id.as_bytes() == id {
-        return Ok(());
-    }
-    Err(Fault::quoting("ERR Unknown node ", id, ""))
+fn known_node<'p>(picture: &'p Picture, id: &[u8]) -> CmdResult<&'p Node> {
+    let node = picture.nodes.iter().find(|node| node.id.as_bytes() == id);
+    node.ok_or_else(|| Fault::quoting("ERR Unknown node ", id, ""))
 }
 
 /// CLUSTER SLOT-STATS <SLOTSRANGE start-slot end-slot | ORDERBY metric [LIMIT limit] [ASC | DESC]>
 pub fn slot_stats(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     enabled(ctx)?;
-    let keyspace = &ctx.server().keyspace;
+    let (keyspace, topology) = (&ctx.server().keyspace, ctx.server().cluster.topology());
+    let cluster = &ctx.server().cluster;
+    let is_own = |slot: &u16| topology.is_none() || cluster.owns(*slot);
     let key_count = |slot: u16| (slot, keyspace.count_in_slot(0, slot) as u64);
     let stats: Vec<(u16, u64)> = match &args[2] {
         word if is(word, "SLOTSRANGE") && args.len() == 5 => {
@@ -148,14 +157,14 @@ pub fn slot_stats(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> C
                 let why = format!("ERR Start slot number {start} is greater than end slot number {end}");
                 return Err(Fault::Owned(why));
             }
-            (start..=end).map(key_count).collect()
+            (start..=end).filter(is_own).map(key_count).collect()
         }
         word if is(word, "ORDERBY") && args.len() >= 4 => {
             if !is(&args[3], "KEY-COUNT") {
                 return Err(Fault::Text("ERR Unrecognized sort metric for ORDERBY."));
             }
             let (limit, descending) = order(args.from(4))?;
-            let mut stats: Vec<(u16, u64)> = (0..SLOT_COUNT).map(key_count).collect();
+            let mut stats: Vec<(u16, u64)> = (0..SLOT_COUNT).filter(is_own).map(key_count).collect();
             // Stable: slots of the same count stay in ascending order.
             stats.sort_by(|a, b| if descending { b.1.cmp(&a.1) } else { a.1.cmp(&b.1) });
             stats.truncate(limit);

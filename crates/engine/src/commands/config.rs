@@ -71,6 +71,7 @@ fn set_all(server: &Server, words: &[&[u8]], is_local: bool) -> CmdResult {
     server.config.set_from(&pairs, is_local)?;
     server.keyspace.report_created(server.config.hot().event_mask().contains(EventMask::NEW));
     server.gates.follow(&server.config, &server.log);
+    server.cluster.follow(&server.config);
     if server.config.changed_since(version).1.contains(&"requirepass") {
         server.acl.follow_requirepass();
     }

@@ -10,6 +10,7 @@ use base::limits::BIG_INPUT_ELEMENTS;
 
 use crate::acl;
 use crate::args::Args;
+use crate::cluster_face::routing;
 use crate::ctx::Ctx;
 use crate::dispatch::times_each;
 use crate::fault::{CmdResult, Fault};
@@ -78,13 +79,13 @@ pub(crate) fn exec(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Cmd
     let Some(mut transaction) = ctx.session().multi.take() else {
         return Err(Fault::Text("ERR EXEC without MULTI"));
     };
-    for watch in ctx.session_ref().watching.iter() {
-        transaction.reach.add(server.keyspace.position(&watch.key));
-    }
     let admitted = match transaction.aborted {
         true => Err(Fault::Text("EXECABORT Transaction discarded because of previous errors.")),
         false => transaction.reach.check(server),
     };
+    for watch in ctx.session_ref().watching.iter() {
+        transaction.reach.add(server.keyspace.position(&watch.key));
+    }
     if let Err(fault) = admitted {
         ctx.session().end_transaction(server);
         return Err(fault);
@@ -94,6 +95,10 @@ pub(crate) fn exec(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Cmd
         ctx.come_again();
         return Ok(());
     }
+    if let Err(fault) = routing::recheck_queue(ctx, &transaction) {
+        ctx.session().end_transaction(server);
+        return Err(fault);
+    }
     let watching = ctx.session().watching.take();
     ctx.session().tell_transaction();
     if is_heavy(ctx, &transaction) {
@@ -101,6 +106,10 @@ pub(crate) fn exec(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Cmd
         ctx.defer(move |lane: &mut Lane<'_>| {
             let stripes = transaction.stripes().map(take);
             lane.with_stripes(stripes, |ctx, reply| {
+                if let Err(fault) = routing::recheck_queue(ctx, &transaction) {
+                    ctx.server().watches.end(watching);
+                    return Err(fault);
+                }
                 run(ctx, &transaction, watching, reply);
                 Ok(())
             })
@@ -215,7 +224,17 @@ fn is_stale(ctx: &mut Ctx<'_>, watching: &[Watch]) -> bool {
         ctx.exists_in(watch.db, &watch.key);
     }
     ctx.report_expired();
-    watching.iter().any(Watch::is_touched)
+    let server = ctx.server();
+    watching.iter().any(|watch| watch.is_touched() || has_left(server, &watch.key))
+}
+
+/// True if the key's slot is another shard's, where it may have been written.
+fn has_left(server: &Server, key: &[u8]) -> bool {
+    let cluster = &server.cluster;
+    cluster.enabled && {
+        let slot = server.keyspace.position(key).slot();
+        !cluster.is_served(slot) && !cluster.owns(slot)
+    }
 }
 
 /// True if a queued command may visit more elements than a worker's turn allows. Only a queue in which every command

@@ -426,8 +426,8 @@ pub static DIRECTIVES: &[Directive] = &[
     int("cluster-migration-barrier", 0, I32, 1).awaits(NODES),
     int("cluster-replica-validity-factor", 0, I32, 10).also(CLUSTER_AGES).awaits(NODES),
     no("cluster-replica-no-failover").also(&["cluster-slave-no-failover"]).awaits(NODES),
-    no("cluster-allow-reads-when-down").awaits(NODES),
-    yes("cluster-allow-pubsubshard-when-down").awaits(NODES),
+    no("cluster-allow-reads-when-down"),
+    yes("cluster-allow-pubsubshard-when-down"),
     yes("cluster-allow-replica-migration").awaits(NODES),
     memory("cluster-link-sendbuf-limit", 0, u64::MAX, 0).awaits(NODES),
     int("cluster-compatibility-sample-ratio", 0, 100, 0)

@@ -98,6 +98,10 @@ impl<'a> Ctx<'a> {
         self.worker
     }
 
+    pub(crate) fn worker_and_session_mut(&mut self) -> (&mut Worker, &mut Session) {
+        (self.worker, self.session)
+    }
+
     pub(crate) fn worker_and_session(&mut self) -> (&mut Worker, &Session) {
         (self.worker, self.session)
     }
@@ -445,6 +449,7 @@ impl<'a> Ctx<'a> {
             call: None,
             words: None,
             observed: 0,
+            slot: None,
             is_script: false,
         });
     }

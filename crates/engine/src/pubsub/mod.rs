@@ -16,7 +16,7 @@ pub use channels::Channels;
 pub use events::EventMask;
 pub use publication::{Publication, Published};
 pub use subscribers::Subscribers;
-pub use subscribing::{publish, publish_event, unsubscribe_all};
+pub use subscribing::{leave_shard, left_shards, publish, publish_event, unsubscribe_all};
 
 /// The three name spaces that can be subscribed to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

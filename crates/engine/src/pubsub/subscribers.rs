@@ -29,6 +29,12 @@ impl Subscribers {
         }
     }
 
+    /// All subscriptions in a space: each connection's number, and the name.
+    pub(super) fn all(&self, space: Space) -> impl Iterator<Item = (usize, Box<[u8]>)> + '_ {
+        let names = self.names[space.index()].iter();
+        names.flat_map(|(name, tokens)| tokens.iter().map(|token| (*token, name.clone())))
+    }
+
     /// Hands a message to all who get it: `proto` tells a connection's protocol version, `send` sends it bytes.
     pub fn deliver(
         &self,

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use resp::Encoder;
+
 use super::{EventMask, Publication, Published, Space, Subscriptions};
 use crate::args::Args;
 use crate::ctx::{Ctx, Event};
@@ -35,21 +37,8 @@ impl Ctx<'_> {
     /// Ends a subscription, if there is one; returns the count that its answer tells.
     pub(crate) fn unsubscribe(&mut self, space: Space, name: &[u8]) -> usize {
         let server = self.server();
-        let token = self.session().client.token.load(Relaxed) as usize;
-        let Some(subscriptions) = &mut self.session().subscriptions else { return 0 };
-        let was_there = subscriptions.names_mut(space).remove(name);
-        let (count, none_left) = (subscriptions.count_told(space), subscriptions.is_empty());
-        if was_there {
-            let index = self.worker().index;
-            self.worker().subscribers.remove(space, name, token);
-            server.channels.remove(space, name, index);
-        }
-        if none_left {
-            self.session().subscriptions = None;
-            server.channels.clients.fetch_sub(1, Relaxed);
-        }
-        self.session().tell_subscriptions();
-        count
+        let (worker, session) = self.worker_and_session_mut();
+        unsubscribe(server, worker, session, space, name)
     }
 
     /// Ends all subscriptions of the connection.
@@ -156,6 +145,49 @@ pub fn publish_event(
     if mask.contains(EventMask::KEYEVENT) {
         publish(server, worker, Space::Channel, format!("__keyevent@{db}__:{name}").as_bytes(), key);
     }
+}
+
+/// Ends a subscription of a connection of `worker`, if there is one; returns the count that its answer tells.
+fn unsubscribe(
+    server: &Server,
+    worker: &mut Worker,
+    session: &mut Session,
+    space: Space,
+    name: &[u8],
+) -> usize {
+    let token = session.client.token.load(Relaxed) as usize;
+    let Some(subscriptions) = &mut session.subscriptions else { return 0 };
+    let was_there = subscriptions.names_mut(space).remove(name);
+    let (count, none_left) = (subscriptions.count_told(space), subscriptions.is_empty());
+    if was_there {
+        worker.subscribers.remove(space, name, token);
+        server.channels.remove(space, name, worker.index);
+    }
+    if none_left {
+        session.subscriptions = None;
+        server.channels.clients.fetch_sub(1, Relaxed);
+    }
+    session.tell_subscriptions();
+    count
+}
+
+/// The subscriptions of a worker's connections to shard channels of slots that have left: the connections' numbers, and the
+/// channels.
+pub fn left_shards(server: &Server, worker: &Worker) -> Vec<(usize, Box<[u8]>)> {
+    let has_left = |name: &[u8]| !server.cluster.owns(base::slot::slot_of(name));
+    worker.subscribers.all(Space::Shard).filter(|(_, name)| has_left(name)).collect()
+}
+
+/// Ends a connection's subscription to a shard channel; what it is told.
+pub fn leave_shard(server: &Server, worker: &mut Worker, session: &mut Session, name: &[u8]) -> Arc<[u8]> {
+    let count = unsubscribe(server, worker, session, Space::Shard, name);
+    let mut bytes = Vec::new();
+    let mut out = Encoder::new(&mut bytes, session.proto);
+    out.push(3);
+    out.bulk(Space::Shard.unsubscribed().as_bytes());
+    out.bulk(name);
+    out.int(count as i64);
+    bytes.into()
 }
 
 /// Ends all subscriptions of a connection of `worker`.

@@ -18,6 +18,7 @@ use super::running::Running;
 use super::shebang::ScriptFlags;
 use super::vm::{Shared, quickly};
 use crate::acl;
+use crate::cluster_face::routing;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::output::Output;
@@ -224,10 +225,11 @@ impl Run<'_, '_> {
             within &= *slot.get_or_insert(of_key) == of_key;
             across &= self.slot.is_none_or(|known| known == of_key);
         });
+        routing::check_in_script(self.ctx, info, args)?;
         if !within {
             return Err("ERR Script attempted to access keys that do not hash to the same slot".into());
         }
-        if !across && !self.flags.contains(ScriptFlags::ALLOW_CROSS_SLOT) {
+        if !across && !self.flags.intersects(ScriptFlags::ALLOW_CROSS_SLOT | ScriptFlags::COMPAT) {
             return Err("ERR Script attempted to access keys that do not hash to the same slot".into());
         }
         self.slot = self.slot.or(slot);

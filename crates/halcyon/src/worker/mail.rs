@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use base::limits::OUTPUT_BUFFER_BYTES;
 use engine::letter::Letter;
 use engine::output::Output;
+use engine::pubsub::{leave_shard, left_shards};
 
 use super::Worker;
 use crate::connection::Wait;
@@ -78,6 +79,7 @@ impl Worker {
                     self.forget(token, connection);
                 }
             }
+            Letter::ShardsChanged => self.leave_shards(),
             // Replicas are looked at after the turn.
             Letter::Replicas => {}
             Letter::Fetched { token, client_id, fetched } => {
@@ -90,6 +92,16 @@ impl Worker {
                     self.end_wait(token, output, offset);
                 }
             }
+        }
+    }
+
+    /// Ends subscriptions to shard channels of slots that are not here any more.
+    fn leave_shards(&mut self) {
+        let shared = self.shared.clone();
+        for (token, name) in left_shards(&shared.server, &self.engine) {
+            let Some(Some(connection)) = self.connections.get_mut(token) else { continue };
+            let told = leave_shard(&shared.server, &mut self.engine, &mut connection.session, &name);
+            self.push(token, told, 0);
         }
     }
 

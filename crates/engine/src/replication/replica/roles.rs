@@ -101,9 +101,16 @@ impl Server {
             .expect("replicaof-value: a host and a port");
     }
 
-    /// Clients that wait for keys would wait for writes that come no more: they are told, and closed.
+    /// Clients that wait for keys would wait for writes that come no more: they are told where to go on waiting, if there is
+    /// such a place; else that nothing comes, and are closed.
     fn release_waiting(&self) {
         for waiter in self.waiters.all() {
+            if let Some(text) = self.waiting_elsewhere(&waiter) {
+                if let Some(output) = self.waiters.fail(&waiter, &text) {
+                    self.post(&waiter.client, |token, client_id| Letter::Reply { token, client_id, output });
+                }
+                continue;
+            }
             if let Some(output) = self.waiters.fail(&waiter, UNBLOCKED) {
                 self.post(&waiter.client, |token, client_id| Letter::Reply { token, client_id, output });
                 self.host.kill(&waiter.client);
