@@ -26,6 +26,7 @@ use self::standing::{Manner, Standing};
 use crate::clients::Peer;
 use crate::compat::Compat;
 use crate::config::Config;
+use crate::replication::group::Serves;
 use crate::server::Process;
 
 pub use identity::Identity;
@@ -44,7 +45,8 @@ pub struct ClusterFace {
     pub identity: Identity,
     served: SlotBits,
     readable: SlotBits,
-    serve_until_us: AtomicU64,
+    /// Until when commands on keys may be run here.
+    pub serves: Serves,
     standing: RwLock<Arc<Standing>>,
     /// Counts the changes of `standing`.
     changes: AtomicU64,
@@ -77,7 +79,7 @@ impl ClusterFace {
             identity: identity.unwrap_or_else(|| Identity::of_node(process.run_id.clone())),
             served: SlotBits::all(true),
             readable: SlotBits::all(false),
-            serve_until_us: AtomicU64::new(u64::MAX),
+            serves: Serves::default(),
             standing: RwLock::new(Arc::new(Standing::alone(config))),
             changes: AtomicU64::new(0),
             looks: Looks::default(),
@@ -102,7 +104,7 @@ impl ClusterFace {
     /// Commands on the keys of which this node is the primary may run until this instant of the server's monotonic clock. What
     /// a replica may serve, others decide.
     pub fn serve_until(&self, mono_us: u64) {
-        self.serve_until_us.store(mono_us, SeqCst);
+        self.serves.set(mono_us);
     }
 
     /// CLUSTER SETSLOT slot MIGRATING node, or IMPORTING.

@@ -584,8 +584,13 @@ fn run_locked(
         worker.held_up = true;
         return Ok(());
     };
+    let role = server.admit_under_stripes(session, info);
+    if matches!(role, Ok(true)) {
+        worker.held_up = true;
+        return Ok(());
+    }
     let mut ctx = Ctx::new(server, worker, session, locked, hashed);
-    let result = routing::recheck(&mut ctx, info, args, slot).and_then(|()| {
+    let result = routing::recheck(&mut ctx, info, args, slot).and(role).and_then(|_| {
         let result = ctx.run_told(info, args, &mut reply, |ctx, reply| (info.spec.run)(ctx, args, reply));
         ctx.note_read(info, args);
         result

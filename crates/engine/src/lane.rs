@@ -12,6 +12,7 @@ use crate::cluster_face::routing;
 use crate::ctx::Ctx;
 use crate::dispatch::{note_slow, serve_unserved};
 use crate::fault::CmdResult;
+use crate::gates::Awaits;
 use crate::output::Output;
 use crate::reply::Reply;
 use crate::server::Server;
@@ -61,7 +62,8 @@ trait Place {
     fn slot(&self) -> Option<u16> {
         None
     }
-    fn with_stripes(&mut self, stripes: Option<Vec<usize>>, work: &mut dyn FnMut(&mut Ctx<'_>));
+    /// An error if this server may not do it any more.
+    fn with_stripes(&mut self, stripes: Option<Vec<usize>>, work: &mut dyn FnMut(&mut Ctx<'_>)) -> CmdResult;
 }
 
 /// The place a job runs in.
@@ -119,7 +121,7 @@ impl Lane<'_> {
             let work = work.take().expect("with-stripes: called once");
             let is_here = routing::recheck_slot(ctx, slot);
             result = Some(is_here.and_then(|()| work(ctx, &mut Reply::new(out, proto))));
-        });
+        })?;
         result.expect("with-stripes: called once")
     }
 }
@@ -155,7 +157,12 @@ impl Place for Thread<'_> {
         self.slot
     }
 
-    fn with_stripes(&mut self, mut stripes: Option<Vec<usize>>, work: &mut dyn FnMut(&mut Ctx<'_>)) {
+    fn with_stripes(
+        &mut self,
+        mut stripes: Option<Vec<usize>>,
+        work: &mut dyn FnMut(&mut Ctx<'_>),
+    ) -> CmdResult {
+        let flags = self.command.map_or(Flags::empty(), |id| self.server.registry.get(id).spec.flags);
         while self.server.holds_up_writers(None) {
             std::thread::sleep(ROOM_INTERVAL);
         }
@@ -163,6 +170,11 @@ impl Place for Thread<'_> {
         let _long = self.server.keyspace.hold_long();
         let mut ctx = Ctx::new(self.server, self.worker, self.session, None, None);
         if stripes.as_ref().is_none_or(|stripes| !stripes.is_empty()) {
+            ctx.hold_patiently(stripes.as_mut());
+        }
+        while ctx.server().admit_flags_under_stripes(flags)? {
+            ctx.release();
+            std::thread::sleep(ROOM_INTERVAL);
             ctx.hold_patiently(stripes.as_mut());
         }
         match (&self.words, self.command) {
@@ -178,6 +190,7 @@ impl Place for Thread<'_> {
         ctx.settle();
         drop(ctx);
         serve_unserved(self.server, self.worker, self.session);
+        Ok(())
     }
 }
 
@@ -199,8 +212,9 @@ impl Place for Ctx<'_> {
         Ctx::held(self)
     }
 
-    fn with_stripes(&mut self, _: Option<Vec<usize>>, work: &mut dyn FnMut(&mut Ctx<'_>)) {
+    fn with_stripes(&mut self, _: Option<Vec<usize>>, work: &mut dyn FnMut(&mut Ctx<'_>)) -> CmdResult {
         work(self);
+        Ok(())
     }
 }
 
@@ -242,8 +256,11 @@ pub fn run(server: &Server, worker: &mut Worker, deferred: Deferred) -> Output {
     // CLIENT REPLY OFF or SKIP was in force when the command ran.
     if session.reply_mode != ReplyMode::On {
         out = Output::new();
-    } else if observed > 0 && server.gates.holds(&session) {
-        out.gate(mark, observed);
+    } else if observed > 0 {
+        let awaits = server.gates.awaits_at(&session, observed);
+        if awaits != Awaits::NOTHING {
+            out.gate(mark, observed, awaits);
+        }
     }
     if let Some(call) = call {
         let now = server.clock.now();

@@ -5,8 +5,8 @@
 //! in the order they were queued; bytes never pass a stream that is not finished.
 //!
 //! A *gate* stands before a reply that may not leave yet: it and all behind it are kept until the log has reached the
-//! gate's offset ([`Output::open`]). Invariant *gate-order*: gates further back have higher offsets, and each has bytes
-//! behind it.
+//! gate's offset ([`Output::open`]). Invariant *gate-order*: of those that wait in one way, gates further back have higher
+//! offsets, and each has bytes behind it.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -18,6 +18,8 @@ use base::limits::{
 use journal::log;
 use resp::{Encoder, Proto};
 use store::Chunk;
+
+use crate::gates::{Awaits, Safe};
 
 /// A reply made piece by piece. Holds what it reads from, as O(1) clones, and no lock.
 pub trait Stream: Send {
@@ -65,8 +67,9 @@ impl Part {
 struct Gate {
     /// Where it stands.
     position: u64,
-    /// What the log has to reach.
+    /// What the log has to reach, and in what way.
     offset: u64,
+    awaits: Awaits,
     /// Replies that wait for it, for statistics.
     replies: u32,
 }
@@ -307,14 +310,14 @@ impl Output {
         self.queue.as_ref().map_or(0, |queue| queue.position_of(queue.parts.len())) + self.tail.len() as u64
     }
 
-    /// Keeps what was written since `mark`, and all that follows, until the log has reached `offset`. Nothing was sent
-    /// since. False if nothing was written.
-    pub fn gate(&mut self, mark: Mark, offset: u64) -> bool {
+    /// Keeps what was written since `mark`, and all that follows, until the log is safe up to `offset` in the ways that are
+    /// awaited. Nothing was sent since. False if nothing was written.
+    pub fn gate(&mut self, mark: Mark, offset: u64, awaits: Awaits) -> bool {
         let start = self.queue.as_ref().map_or(0, |queue| queue.position_of(mark.parts)) + mark.tail as u64;
         if self.end() == start {
             return false;
         }
-        self.add_gate(Gate { position: start, offset, replies: 1 });
+        self.add_gate(Gate { position: start, offset, awaits, replies: 1 });
         true
     }
 
@@ -323,21 +326,23 @@ impl Output {
         let is_full = gates.len() == OUTPUT_GATES_MAX;
         match gates.back_mut() {
             // It waits for the gate before it, and for nothing more.
-            Some(last) if gate.offset <= last.offset => last.replies += gate.replies,
+            Some(last) if gate.offset <= last.offset && gate.awaits.is_in(last.awaits) => {
+                last.replies += gate.replies;
+            }
             // One sync opens most of them: that some wait for the last of them is no loss.
             Some(last) if is_full => {
-                last.offset = gate.offset;
+                (last.offset, last.awaits) = (gate.offset.max(last.offset), last.awaits.or(gate.awaits));
                 last.replies += gate.replies;
             }
             _ => gates.push_back(gate),
         }
     }
 
-    /// Opens the gates whose offsets the log has reached; returns how many replies waited for them.
-    pub fn open(&mut self, reached: u64) -> u64 {
+    /// Opens the gates up to whose offsets the log is safe; returns how many replies waited for them.
+    pub fn open(&mut self, safe: impl Into<Safe>) -> u64 {
         let Some(queue) = &mut self.queue else { return 0 };
-        let mut replies = 0;
-        while let Some(gate) = queue.gates.pop_front_if(|gate| gate.offset <= reached) {
+        let (safe, mut replies) = (safe.into(), 0);
+        while let Some(gate) = queue.gates.pop_front_if(|gate| gate.offset <= safe.to(gate.awaits)) {
             replies += u64::from(gate.replies);
         }
         replies
@@ -352,10 +357,16 @@ impl Output {
     /// What the log has to reach before anything more can be sent; `None` if something can.
     #[inline]
     pub fn waits_for(&self) -> Option<u64> {
+        self.closed_gate().map(|(offset, _)| offset)
+    }
+
+    /// As [`Output::waits_for`], and in what way.
+    #[inline]
+    pub fn closed_gate(&self) -> Option<(u64, Awaits)> {
         let queue = self.queue.as_ref()?;
         let gate = queue.gates.front()?;
         let is_first = gate.position == queue.position + self.sent as u64 && !queue.starts_with_piece;
-        is_first.then_some(gate.offset)
+        is_first.then_some((gate.offset, gate.awaits))
     }
 
     /// Replies that wait for closed gates.
@@ -618,7 +629,7 @@ mod tests {
     fn write(output: &mut Output, text: &str, offset: u64) {
         let mark = output.mark();
         output.tail().extend_from_slice(text.as_bytes());
-        assert!(offset == 0 || output.gate(mark, offset));
+        assert!(offset == 0 || output.gate(mark, offset, Awaits::DISK));
     }
 
     #[test]
@@ -650,11 +661,11 @@ mod tests {
             write(&mut other, "free ", 0);
             let mark = other.mark();
             other.push_stream(counter(3), Proto::V2);
-            assert!(other.gate(mark, 5));
+            assert!(other.gate(mark, 5, Awaits::DISK));
             write(&mut other, "six", 6);
             let mark = other.mark();
             long.chunks(0).for_each(|chunk| other.push_chunk(chunk));
-            assert!(other.gate(mark, 7));
+            assert!(other.gate(mark, 7, Awaits::DISK));
             write(&mut other, "end", 8);
             let mut output = Output::new();
             write(&mut output, "before ", 0);
@@ -676,7 +687,7 @@ mod tests {
     fn what_is_taken_back_leaves_no_gate() {
         let mut output = Output::new();
         let mark = output.mark();
-        assert!(!output.gate(mark, 3), "nothing was written");
+        assert!(!output.gate(mark, 3, Awaits::DISK), "nothing was written");
         write(&mut output, "kept", 1);
         let mark = output.mark();
         write(&mut output, "gone", 2);

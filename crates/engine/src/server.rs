@@ -179,6 +179,8 @@ pub trait Host: Send + Sync {
     fn save_in_background(&self);
     /// Whom this server follows has changed, and `term` is its number now: the thread of the link is to look.
     fn follow(&self, _term: u64) {}
+    /// The member that a shard is handed to has everything ([`Server::cluster_hold`]), or did not get it in time.
+    fn cluster_handed_over(&self, _has_all: bool) {}
     /// Begins append-only files anew, for all that is in the log from now on; returns once they are there. The error says
     /// what failed, and why.
     fn begin_files(&self, _server: &Server) -> Result<(), String> {
@@ -234,6 +236,8 @@ pub struct NoHost {
     pub saved: Arc<Mutex<Vec<Vec<u8>>>>,
     /// What was saved last under held stripes: a whole file.
     pub file: Arc<Mutex<Vec<u8>>>,
+    /// What was told of changes of primaries.
+    pub handed_over: Arc<Mutex<Vec<bool>>>,
 }
 
 impl Host for NoHost {
@@ -247,6 +251,9 @@ impl Host for NoHost {
         bytes.fill(0xa5);
     }
     fn shutdown(&self) {}
+    fn cluster_handed_over(&self, has_all: bool) {
+        self.handed_over.lock().push(has_all);
+    }
     fn save(&self, server: &Server, save: &Save) -> Result<(), String> {
         let (mut encoder, mut bytes) = (save.encoder(server), Vec::new());
         while encoder.fill(&mut bytes, usize::MAX) != Piece::Last {}

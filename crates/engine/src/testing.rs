@@ -227,6 +227,11 @@ impl Harness {
         crate::eviction::evict_one(&self.server, &mut self.worker) == crate::eviction::Attempt::Evicted
     }
 
+    /// What the host was told of changes of primaries, which is taken away.
+    pub fn handed_over(&mut self) -> Vec<bool> {
+        std::mem::take(&mut self.host.handed_over.lock())
+    }
+
     /// Moves the clock.
     pub fn advance_ms(&mut self, ms: u64) {
         self.clock.advance_ms(ms);

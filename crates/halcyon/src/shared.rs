@@ -105,12 +105,13 @@ impl Shared {
         (Arc::new(shared), [lane_tasks, script_tasks])
     }
 
-    /// Has this worker woken when the files have got on, once; whatever is in the log now is to be safe soon.
-    pub fn await_progress(&self, worker: usize) {
+    /// Has this worker woken when the log is safer than it is, once; whatever is in it now is to be on the disk soon, if
+    /// that is wanted.
+    pub fn await_progress(&self, worker: usize, wants_sync: bool) {
         let (server, waiters) = (&self.server, &self.log_waiters);
         waiters.are_waiting[worker].store(true, Ordering::SeqCst);
         server.persistence.files.await_progress();
-        if server.gates.want_sync(server.log.end()) {
+        if wants_sync && server.gates.want_sync(server.log.end()) {
             server.host.sync_files();
         }
     }

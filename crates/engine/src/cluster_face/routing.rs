@@ -107,7 +107,7 @@ impl ClusterFace {
     /// True if this node may run commands as a primary at this instant, which was read after the commands' bytes were.
     #[inline]
     pub(crate) fn may_serve(&self, now_us: u64) -> bool {
-        now_us <= self.serve_until_us.load(Relaxed)
+        self.serves.at(now_us)
     }
 
     fn port_of(peer: &Peer) -> Option<u16> {

@@ -16,12 +16,14 @@ use crate::tracking::Wanted;
 
 const HELP: &[&str] = &[
     "CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-    "DURABILITY (NONE|EVERYSEC|ALWAYS|DEFAULT)",
+    "DURABILITY (NONE|EVERYSEC|ALWAYS|QUORUM|DEFAULT)",
     "    Say what this connection's replies wait for, whatever those of others do:",
     "    * NONE and EVERYSEC",
     "      Nothing. What they tell may be lost with the process, or with the machine in a second.",
     "    * ALWAYS",
     "      That what they tell is on the disk.",
+    "    * QUORUM",
+    "      That every copy which a cluster awaits has what they tell.",
     "    * DEFAULT",
     "      What the directive durability says.",
     "GETNAME",
@@ -190,7 +192,7 @@ pub(crate) fn no_touch(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>)
     Ok(())
 }
 
-/// CLIENT DURABILITY NONE | EVERYSEC | ALWAYS | DEFAULT: Halcyon's own.
+/// CLIENT DURABILITY NONE | EVERYSEC | ALWAYS | QUORUM | DEFAULT: Halcyon's own.
 pub(crate) fn durability(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     let mode = match Durability::of(&args[2]) {
         None if is(&args[2], "DEFAULT") => None,
@@ -199,13 +201,16 @@ pub(crate) fn durability(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_
     };
     let server = ctx.server();
     if let Some(mode) = mode
-        && mode > Durability::None
+        && mode.needs_files()
         && !server.config.bool("appendonly")
     {
         return Err(Fault::Owned(format!(
             "ERR durability {} needs append-only files: appendonly yes",
             mode.name()
         )));
+    }
+    if mode == Some(Durability::Quorum) && !server.cluster.enabled {
+        return Err(Fault::Text("ERR durability quorum needs a cluster: cluster-enabled yes"));
     }
     server.set_durability(ctx.session(), mode);
     reply.ok();

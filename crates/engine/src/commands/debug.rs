@@ -2,6 +2,7 @@
 
 mod digest;
 mod reload;
+mod shard;
 mod switching;
 mod values;
 
@@ -74,6 +75,9 @@ const HELP: &[&str] = &[
     "    Let scripts call, or not, what is not meant for them.",
     "SET-SKIP-CHECKSUM-VALIDATION <0|1>",
     "    Let RESTORE take, or not, payloads with a wrong checksum.",
+    "SHARD LEAD <epoch> <refuses writes: 0|1> [<node> <life> ...], SHARD FOLLOW <ip> <port> <shard> <epoch> <node> <life>,",
+    "SHARD STAND, SHARD HOLD <node> <life>, SHARD RELEASE, SHARD SERVE <milliseconds>, SHARD ME, SHARD FOLLOWERS",
+    "    Do what a cluster would have this node do, or tell what a cluster would be told.",
     "SLEEP <seconds>",
     "    Reply after <seconds>, which may have decimals. Other connections are served meanwhile.",
     "STRINGMATCH-LEN <pattern> <string>",
@@ -106,6 +110,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     ("HTSTATS-KEY", 3..=4, values::htstats_key),
     ("RELOAD", 2..=usize::MAX, reload::reload),
     ("LOADAOF", 2..=2, reload::load_aof),
+    ("SHARD", 3..=usize::MAX, shard::shard),
     ("SET-ACTIVE-EXPIRE", 3..=3, switching::active_expire),
     ("SET-SKIP-CHECKSUM-VALIDATION", 3..=3, switching::skip_checksums),
     ("SET-DISABLE-DENY-SCRIPTS", 3..=3, switching::disable_deny_scripts),

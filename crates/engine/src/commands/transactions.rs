@@ -90,12 +90,14 @@ pub(crate) fn exec(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Cmd
         ctx.session().end_transaction(server);
         return Err(fault);
     }
-    if !ctx.hold(transaction.stripes()) {
+    let is_held = ctx.hold(transaction.stripes());
+    let waits = server.admit_flags_under_stripes(transaction.flags());
+    if !is_held || matches!(waits, Ok(true)) {
         ctx.session().multi = Some(transaction);
         ctx.come_again();
         return Ok(());
     }
-    if let Err(fault) = routing::recheck_queue(ctx, &transaction) {
+    if let Err(fault) = routing::recheck_queue(ctx, &transaction).and(waits) {
         ctx.session().end_transaction(server);
         return Err(fault);
     }

@@ -281,7 +281,7 @@ const ERROR_BEHAVIORS: &[&str] = &["ignore", "panic", "panic-on-replicas"];
 /// The words of `shutdown-on-sigint` and `shutdown-on-sigterm`.
 pub(super) const SHUTDOWN_WORDS: &[&str] = &["default", "save", "nosave", "now", "force"];
 const CLIENT_COMPAT: &[&str] = &["auto", "modern", "legacy"];
-const DURABILITIES: &[&str] = &["auto", "none", "everysec", "always"];
+const DURABILITIES: &[&str] = &["auto", "none", "everysec", "always", "quorum"];
 const LOG_FORMATS: &[&str] = &["text", "json"];
 const CLUSTER_AGES: &[&str] = &["cluster-slave-validity-factor"];
 

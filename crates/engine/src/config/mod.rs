@@ -364,6 +364,9 @@ fn directory_in(values: &[Value]) -> PathBuf {
 /// Why these values cannot stand together, if they cannot.
 fn contradiction(values: &[Value]) -> Option<String> {
     let Value::Word(durability) = values[position("durability")] else { return None };
+    if matches!(durability, "quorum") && values[position("cluster-enabled")] == Value::Bool(false) {
+        return Some("durability quorum needs a cluster: cluster-enabled yes".to_owned());
+    }
     let needs_files = matches!(durability, "everysec" | "always");
     (needs_files && values[position("appendonly")] == Value::Bool(false))
         .then(|| format!("durability {durability} needs append-only files: appendonly yes"))

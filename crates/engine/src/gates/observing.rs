@@ -7,6 +7,7 @@ use base::limits::{RECORD_KEYS_KEPT_MAX, RECORD_KEYS_MAX};
 
 use crate::args::is;
 use crate::ctx::Ctx;
+use crate::gates::Awaits;
 use crate::letter::Letter;
 use crate::output::{Mark, Output};
 use crate::server::Server;
@@ -80,8 +81,8 @@ impl Ctx<'_> {
     /// have changed.
     pub(crate) fn observe_command(&mut self, info: &CommandInfo, args: Args<'_>, has_changed: bool) {
         let server = self.server();
-        let (gates, synced_to) = (&server.gates, server.gates.synced_to());
-        let is_held = gates.holds(self.session_ref());
+        let (gates, synced_to) = (&server.gates, server.gates.settled_to());
+        let is_held = gates.awaits(self.session_ref()) != Awaits::NOTHING;
         let mut seen = 0;
         if is_held {
             seen = if sees_all(info, args) { server.log.end() } else { gates.unsynced.of_everything() };
@@ -115,7 +116,9 @@ impl Ctx<'_> {
     #[inline]
     pub(crate) fn reads_unsynced_stream(&mut self) -> bool {
         let server = self.server();
-        server.gates.is_kept() && server.replication.following.is_replica() && !self.worker().copies_primary
+        server.gates.awaits_disk()
+            && server.replication.following.is_replica()
+            && !self.worker().copies_primary
     }
 
     /// The primary's command of these words is about to be run, under its stripes. Its record is in the log.
@@ -125,7 +128,7 @@ impl Ctx<'_> {
             return;
         }
         // Whoever applies the stream holds its gate: the log ends with what is being applied.
-        let (end, synced_to) = (server.log.end(), server.gates.synced_to());
+        let (end, synced_to) = (server.log.end(), server.gates.settled_to());
         let unsynced = &server.gates.unsynced;
         if !info.has_keys() || info.spec.categories.contains(Categories::SCRIPTING) {
             return unsynced.add_everything(end);
@@ -158,7 +161,7 @@ impl Ctx<'_> {
         }
         if has_changes {
             observed.raise(offset);
-            let (unsynced, synced_to) = (&server.gates.unsynced, server.gates.synced_to());
+            let (unsynced, synced_to) = (&server.gates.unsynced, server.gates.settled_to());
             if is_unbounded {
                 unsynced.add_everything(offset);
             }
@@ -204,7 +207,7 @@ impl Server {
     /// What happened outside of commands ends at `offset`: a key was evicted. Its stripe is held.
     pub(crate) fn observe_loss(&self, key: &[u8], offset: u64) {
         if self.gates.is_kept() {
-            self.gates.unsynced.add(self.keyspace.position(key), offset, self.gates.synced_to());
+            self.gates.unsynced.add(self.keyspace.position(key), offset, self.gates.settled_to());
         }
     }
 }
@@ -223,7 +226,8 @@ impl Worker {
 
     /// Has what was written since `mark` wait until the log is safe up to `offset`, if it does on this connection.
     pub fn gate(&self, server: &Server, session: &Session, mark: Mark, offset: u64, out: &mut Output) {
-        if offset > server.gates.synced_to() && server.gates.holds(session) && out.gate(mark, offset) {
+        let awaits = server.gates.awaits_at(session, offset);
+        if offset > server.gates.safe().to(awaits) && out.gate(mark, offset, awaits) {
             self.stats.gated_replies.add(1);
         }
     }
@@ -231,17 +235,18 @@ impl Worker {
     /// Has a whole reply that came from elsewhere wait, or not, as this connection's do; it is added to what the connection
     /// is sent next.
     pub fn gate_output(&self, server: &Server, session: &Session, offset: u64, output: &mut Output) {
-        if !server.gates.holds(session) {
+        let awaits = server.gates.awaits_at(session, offset);
+        if server.gates.awaits(session) == Awaits::NOTHING {
             output.open(u64::MAX);
-        } else if offset > server.gates.synced_to() {
-            output.gate(Mark::START, offset);
+        } else if offset > server.gates.safe().to(awaits) {
+            output.gate(Mark::START, offset, awaits);
         }
         self.stats.gated_replies.add(output.gated_replies());
     }
 
     /// Lets go of the replies of a connection that are safe by now.
     pub fn open_gates(&self, server: &Server, out: &mut Output) {
-        let replies = out.open(server.gates.synced_to());
+        let replies = out.open(server.gates.safe());
         self.stats.released_replies.add(replies);
     }
 }

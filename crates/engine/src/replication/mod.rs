@@ -1,5 +1,7 @@
-//! Copies of the data on other servers: who follows this server ([`primary`]), and whom it follows ([`replica`]).
+//! Copies of the data on other servers: who follows this server ([`primary`]), and whom it follows ([`replica`]); and what
+//! a cluster has it do ([`group`]).
 
+pub mod group;
 pub mod primary;
 pub mod replica;
 
@@ -24,6 +26,8 @@ pub struct Replication {
     pub replicas: primary::Replicas,
     /// Whom this server follows.
     pub following: replica::Following,
+    /// What this server is in a shard of a cluster.
+    pub group: group::Group,
 }
 
 impl Replication {
@@ -34,6 +38,7 @@ impl Replication {
             ids: Mutex::new(ids),
             replicas: primary::Replicas::default(),
             following: replica::Following::default(),
+            group: group::Group::default(),
         }
     }
 }

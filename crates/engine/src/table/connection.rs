@@ -256,7 +256,7 @@ const CLIENT: &[Command] = &[
         since: "7.4.0",
         complexity: "O(1)",
         summary: "Says what this connection's replies wait for.",
-        syntax: "<NONE | EVERYSEC | ALWAYS | DEFAULT>",
+        syntax: "<NONE | EVERYSEC | ALWAYS | QUORUM | DEFAULT>",
         run: client::durability,
         ..Command::BLANK
     },

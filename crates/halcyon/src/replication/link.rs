@@ -142,6 +142,11 @@ impl<'s> Link<'s> {
             || self.shared.is_stopping()
     }
 
+    /// True if this server is a member of the primary's shard, which waits for its acknowledgements.
+    fn is_member(&self) -> bool {
+        self.plan.introduction.membership.is_some()
+    }
+
     pub(super) fn set_state(&self, state: LinkState) {
         let now_ms = self.server().clock.now().unix_ms;
         self.server().replication.following.set_link(self.plan.term, state, now_ms);
@@ -210,10 +215,19 @@ impl<'s> Link<'s> {
             while let Some(batch) = stream.next(server).map_err(|error| error.to_string())? {
                 self.wait_for_room()?;
                 let batch = Arc::new(batch);
-                if !server.take_batch(self.plan.term, &batch, || appliers.apply(server, &batch)) {
+                let (term, is_member) = (self.plan.term, self.is_member());
+                let mut told = Ok(());
+                let received = || {
+                    if is_member {
+                        told = self.acknowledge();
+                    }
+                };
+                let apply = || appliers.apply(server, &batch);
+                if !server.take_batch_told(term, &batch, received, apply) {
                     return Err("another primary is to be followed".to_owned());
                 }
-                if batch.wants_ack() {
+                told?;
+                if batch.wants_ack() && !is_member {
                     self.acknowledge()?;
                 }
                 self.acknowledge_if_due()?;
@@ -222,7 +236,7 @@ impl<'s> Link<'s> {
             let read = self.read()?;
             following.note_received(read);
             stream.push(&std::mem::take(&mut self.input));
-            if read == 0 && self.acked_to != following.applied() {
+            if read == 0 && self.acked_to != following.applied() && !self.is_member() {
                 // The primary writes nothing now: whoever waits for this server need not wait longer.
                 self.acknowledge()?;
             }
@@ -251,7 +265,14 @@ impl<'s> Link<'s> {
     /// Says how far this server is, and how far its own files are.
     fn acknowledge(&mut self) -> Result<(), String> {
         self.acked = Instant::now();
-        self.acked_to = self.server().replication.following.applied();
+        self.acked_to = match self.is_member() {
+            // What is in the log is applied, whatever role this server has next.
+            true => {
+                let promised = self.server().cluster_promise(self.plan.term);
+                promised.ok_or("another primary is to be followed")?
+            }
+            false => self.server().replication.following.applied(),
+        };
         let applied = self.acked_to.to_string();
         let mut out = Vec::new();
         match self.server().synced_to() {

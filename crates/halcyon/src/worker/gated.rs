@@ -7,6 +7,8 @@
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::fence;
 
+use engine::gates::{Awaits, Safe};
+
 use super::Worker;
 use crate::connection::{Connection, Wait};
 
@@ -15,8 +17,10 @@ use crate::connection::{Connection, Wait};
 pub(super) struct Gated {
     /// Those whose next bytes are held back; each has [`Connection::gated`] set.
     replies: Vec<usize>,
-    /// How far the log was safe when they were last looked at.
-    looked_at: u64,
+    /// How far the log was safe when they were last looked at, and whether this server led.
+    looked_at: Option<(Safe, bool)>,
+    /// One of them waits for this server's disk.
+    awaits_disk: bool,
     /// Those whose next command may write.
     writers: Vec<usize>,
 }
@@ -28,8 +32,10 @@ impl Worker {
         if !std::mem::replace(&mut connection.gated, true) {
             self.gated.replies.push(token);
             // It is looked at once, in case that what it waits for has come since it was found waiting.
-            self.gated.looked_at = 0;
+            self.gated.looked_at = None;
         }
+        let closed = connection.out.closed_gate();
+        self.gated.awaits_disk |= closed.is_some_and(|(_, awaits)| awaits.has(Awaits::DISK));
     }
 
     /// A connection's next command goes on when the log has room.
@@ -49,7 +55,8 @@ impl Worker {
 
     #[cold]
     fn await_log_slow(&mut self) {
-        self.shared.await_progress(self.index);
+        let wants_sync = self.gated.awaits_disk || !self.gated.writers.is_empty();
+        self.shared.await_progress(self.index, wants_sync);
         fence(SeqCst);
         self.release_replies();
         self.release_writers();
@@ -58,19 +65,29 @@ impl Worker {
 
     /// Gives a turn to the connections whose next bytes may leave by now.
     fn release_replies(&mut self) {
-        let synced_to = self.shared.server.gates.synced_to();
-        if std::mem::replace(&mut self.gated.looked_at, synced_to) == synced_to {
+        let gates = &self.shared.server.gates;
+        let look = (gates.safe(), gates.copies.leads());
+        if self.gated.looked_at.replace(look) == Some(look) {
             return;
         }
+        let shared = self.shared.clone();
+        self.gated.awaits_disk = false;
         for token in std::mem::take(&mut self.gated.replies) {
             // Another may have its number by now, which is listed by itself.
             let Some(Some(connection)) = self.connections.get_mut(token) else { continue };
             if !connection.gated {
                 continue;
             }
-            if connection.out.waits_for().is_some_and(|offset| offset > synced_to) {
-                self.gated.replies.push(token);
-                continue;
+            if let Some((offset, awaits)) = connection.out.closed_gate()
+                && offset > look.0.to(awaits)
+            {
+                if !shared.server.gates.copies.is_lost(awaits) {
+                    self.gated.replies.push(token);
+                    self.gated.awaits_disk |= awaits.has(Awaits::DISK);
+                    continue;
+                }
+                // Whether others have what it waits for, nobody here is told any more.
+                connection.aborted = true;
             }
             connection.gated = false;
             self.turn(token);

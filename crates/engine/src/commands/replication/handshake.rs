@@ -7,6 +7,7 @@ use crate::args::{self, Args, is};
 use crate::config::text::split_words;
 use crate::ctx::Ctx;
 use crate::fault::{CmdResult, Fault};
+use crate::replication::group::Membership;
 use crate::replication::primary::psync::{has_from, resume};
 use crate::replication::primary::{Feed, Filter, Greeting, Replica};
 use crate::replication::replica::FailoverState;
@@ -29,6 +30,14 @@ pub(crate) fn replconf(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>)
         }
         if is(option, "GETACK") {
             return Ok(());
+        }
+        if is(option, "HALCYON-MEMBER") {
+            let membership = Membership::parse(value).ok_or(Fault::SYNTAX)?;
+            ctx.server().admit_member(&membership)?;
+            ctx.session().client.identify(|identity| {
+                identity.replica.get_or_insert_default().membership = Some(Box::new(membership));
+            });
+            continue;
         }
         let mut change = None;
         read_option(option, value, &mut change)?;
@@ -106,6 +115,7 @@ fn acknowledge(ctx: &mut Ctx<'_>, args: Args<'_>) {
         _ => None,
     };
     replica.acknowledge(acked_to, synced_to, now_ms);
+    server.note_acked(&replica);
     replicas.waits.check(server);
 }
 
@@ -191,6 +201,10 @@ fn admit(ctx: &mut Ctx<'_>, reply: &mut Reply<'_>) -> CmdResult {
         return Err(Fault::Text("NOMASTERLINK Can't SYNC while not connected with my master"));
     }
     let greeting = ctx.session_ref().client.identity().replica;
+    if let Some(membership) = greeting.as_ref().and_then(|greeting| greeting.membership.as_deref()) {
+        // It may have been deposed since it was told.
+        ctx.server().admit_member(membership)?;
+    }
     if greeting.is_some_and(|greeting| greeting.filter.is_some() && !greeting.takes_marked_end) {
         return Err(Fault::Text("ERR Filtered replica requires EOF capability"));
     }

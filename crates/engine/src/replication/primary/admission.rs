@@ -32,6 +32,9 @@ impl Server {
     /// As [`Server::admit_by_replicas`], of a command that a script runs.
     #[inline]
     pub(crate) fn admit_script_by_replicas(&self, flags: Flags) -> CmdResult {
+        if flags.contains(Flags::WRITE) && self.replication.following.refuses_writes() {
+            return Err(TOO_FEW);
+        }
         let needed = self.config.hot().replicas_to_write_min();
         match needed > 0 && flags.contains(Flags::WRITE) && self.lacks_replicas(needed) {
             true => Err(TOO_FEW),

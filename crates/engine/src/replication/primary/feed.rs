@@ -242,7 +242,7 @@ impl Feed {
                 if following.is_armed && server.log.end() == following.at {
                     return Some(Next::Wake);
                 }
-                let is_urgent = server.replication.replicas.waits.any();
+                let is_urgent = server.replication.replicas.waits.any() || server.gates.awaits_copies();
                 match following.send(waker, now, is_urgent, out) {
                     Ok(next) => next,
                     Err(_) => {

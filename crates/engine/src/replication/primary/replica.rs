@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 
 use super::full_sync::FullSync;
 use crate::clients::{Client, Peer};
+use crate::replication::group::Membership;
 
 /// What a replica says of itself before it asks for the stream: REPLCONF.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,6 +25,8 @@ pub struct Greeting {
     pub wants_payload_only: bool,
     /// It wants some parts of the data only.
     pub filter: Option<Filter>,
+    /// It is a member of the shard that this server leads.
+    pub membership: Option<Box<Membership>>,
 }
 
 /// The parts of the data that a replica asks for, of which keys are none.
@@ -134,6 +137,11 @@ impl Replica {
     /// It is sent the stream from now on.
     pub(crate) fn go_online(&self, now_ms: i64) {
         self.enter(Stage::Online, now_ms);
+    }
+
+    /// What it is in the shard that this server leads, if it is.
+    pub fn membership(&self) -> Option<&Membership> {
+        self.greeting.membership.as_deref()
     }
 
     /// The offset up to which it has everything.

@@ -14,6 +14,7 @@ const GET_ACK: &[u8] = b"*3\r\n$8\r\nREPLCONF\r\n$6\r\nGETACK\r\n$1\r\n*\r\n";
 impl Server {
     /// To be called about every 100 ms.
     pub fn tend_replicas(&self) {
+        self.tend_lead();
         if self.debug.pauses_cron.load(Relaxed) {
             return;
         }
@@ -47,15 +48,25 @@ impl Server {
         let pinged_at_ms = &self.replication.replicas.pinged_at_ms;
         if now.unix_ms - pinged_at_ms.load(Relaxed) >= period_ms && self.sends_pings() {
             pinged_at_ms.store(now.unix_ms, Relaxed);
+            self.append_ping();
+        }
+    }
+
+    /// Appends a PING, if this server still may.
+    pub(crate) fn append_ping(&self) {
+        // *gate-first*: the log must not become another server's stream in between.
+        let _gate = self.replication.following.gate.lock();
+        if self.sends_pings() {
             self.log.append_aside(PING);
         }
     }
 
-    /// Only the first server of a chain sends PINGs: the others pass them on. One that ends waits for its replicas to have
-    /// all there is, and adds nothing.
+    /// Only the first server of a chain sends PINGs: the others pass them on. One that ends, or hands over, waits for its
+    /// replicas to have all there is, and adds nothing.
     fn sends_pings(&self) -> bool {
-        let is_first = self.is_log_wanted(LogReader::Replicas) && !self.replication.following.is_replica();
-        is_first && !self.shutdown.is_going()
+        let following = &self.replication.following;
+        let is_first = self.is_log_wanted(LogReader::Replicas) && !following.is_replica();
+        is_first && !self.shutdown.is_going() && !following.holds_writes()
     }
 
     /// Has replicas asked how far they are, soon.
@@ -68,7 +79,12 @@ impl Server {
     pub fn ask_for_acks(&self) {
         let wanted = &self.replication.replicas.acks_wanted;
         if wanted.load(Relaxed) && wanted.swap(false, AcqRel) && self.sends_pings() {
-            self.log.append_aside(GET_ACK);
+            match self.replication.following.gate.try_lock() {
+                Some(_gate) if self.sends_pings() => drop(self.log.append_aside(GET_ACK)),
+                Some(_) => {}
+                // A worker does not wait for it: in its next turn.
+                None => wanted.store(true, Relaxed),
+            }
         }
     }
 
@@ -88,7 +104,7 @@ impl Server {
         let (replicas, ttl_s) = (&self.replication.replicas, self.config.int("repl-backlog-ttl"));
         let alone_ms = now.unix_ms - replicas.alone_since_ms.load(Relaxed);
         let is_due = ttl_s > 0 && alone_ms / 1000 > ttl_s && self.sends_pings();
-        if !is_due || replicas.syncs.is_awaited() {
+        if !is_due || replicas.syncs.is_awaited() || self.gates.copies.leads() {
             return;
         }
         let _long = self.keyspace.hold_long();

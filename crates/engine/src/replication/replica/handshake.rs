@@ -1,7 +1,7 @@
 //! The handshake with a primary: lines in, commands out. It owns no socket and knows no time.
 //!
 //! ```text
-//!   PING -> [AUTH] REPLCONF listening-port .. [ip-address ..] capa .. -> PSYNC id offset -> FULLRESYNC | CONTINUE
+//!   PING -> [AUTH] REPLCONF listening-port .. [ip-address ..] capa .. [halcyon-member ..] -> PSYNC id offset -> FULLRESYNC | CONTINUE
 //! ```
 
 use resp::write_command;
@@ -21,6 +21,8 @@ pub struct Introduction {
     pub position: Option<(String, u64)>,
     /// The primary is to become a replica of this server: how FAILOVER hands over.
     pub takes_over: bool,
+    /// What this server is in the primary's shard, in words.
+    pub membership: Option<String>,
 }
 
 /// What the primary has agreed to.
@@ -66,6 +68,7 @@ enum Awaited {
     Port,
     Address,
     Capabilities,
+    Membership,
     Sync,
 }
 
@@ -113,7 +116,17 @@ impl Handshake {
             Awaited::Port if self.introduction.address.is_empty() => self.awaited = Awaited::Capabilities,
             Awaited::Port => self.awaited = Awaited::Address,
             Awaited::Address => self.awaited = Awaited::Capabilities,
-            Awaited::Capabilities => {
+            Awaited::Capabilities if self.introduction.membership.is_some() => {
+                self.awaited = Awaited::Membership;
+            }
+            // Its records may be older than this server's, or newer: that passes.
+            Awaited::Membership if is_error => {
+                return Err(Refusal::Later(format!(
+                    "MASTER is not the primary of this shard: {}",
+                    shown(line)
+                )));
+            }
+            Awaited::Capabilities | Awaited::Membership => {
                 self.ask(out);
                 self.awaited = Awaited::Sync;
             }
@@ -123,7 +136,7 @@ impl Handshake {
     }
 
     fn introduce(&mut self, out: &mut Vec<u8>) {
-        let Introduction { user, password, port, address, .. } = &self.introduction;
+        let Introduction { user, password, port, address, membership, .. } = &self.introduction;
         self.awaited = Awaited::Port;
         if !password.is_empty() {
             self.awaited = Awaited::Auth;
@@ -137,6 +150,9 @@ impl Handshake {
             write_command(out, [b"REPLCONF".as_slice(), b"ip-address", address]);
         }
         write_command(out, [b"REPLCONF".as_slice(), b"capa", b"eof", b"capa", b"psync2"]);
+        if let Some(membership) = membership {
+            write_command(out, [b"REPLCONF".as_slice(), b"halcyon-member", membership.as_bytes()]);
+        }
     }
 
     fn ask(&self, out: &mut Vec<u8>) {
@@ -230,6 +246,7 @@ mod tests {
             address: b"10.0.0.9".to_vec(),
             position: Some((ID.to_owned(), 99)),
             takes_over: true,
+            membership: None,
         };
         // What a primary says to REPLCONF does not matter.
         let lines = ["-NOAUTH Authentication required.", "+OK", "-ERR what?", "+OK", "+OK", "+CONTINUE"];

@@ -24,6 +24,8 @@ use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering::Relaxed, Order
 use parking_lot::Mutex;
 
 use crate::fault::{CmdResult, Fault};
+use crate::propagation::may_leave_effects;
+use crate::replication::group::Membership;
 use crate::server::Server;
 use crate::session::Session;
 use crate::table::{CommandInfo, Flags};
@@ -39,9 +41,15 @@ pub use stream::{StreamBatch, StreamError, StreamReader};
 /// Bits of what this server is.
 const IS_REPLICA: u8 = 1;
 const LINK_IS_DOWN: u8 = 2;
+/// A cluster has this primary refuse writes: too few copies are in sync.
+const REFUSES_WRITES: u8 = 4;
+/// Writes wait until this primary has handed over.
+const HOLDS_WRITES: u8 = 8;
+const ROLE: u8 = IS_REPLICA | LINK_IS_DOWN;
 
 /// What is told to who writes to a replica.
 const READ_ONLY: Fault = Fault::Text("READONLY You can't write against a read only replica.");
+const TOO_FEW_IN_SYNC: Fault = Fault::Text("NOREPLICAS Not enough good replicas to write.");
 const MASTER_DOWN: Fault =
     Fault::Text("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.");
 
@@ -110,6 +118,10 @@ struct State {
     down_since_ms: i64,
     /// The next handshake asks the other server to become the primary of this one.
     takes_over: bool,
+    /// What this server is in the primary's shard, in a cluster.
+    membership: Option<Membership>,
+    /// There is no primary yet: no link is made.
+    stands: bool,
 }
 
 /// What a link is to do.
@@ -132,7 +144,46 @@ impl Following {
 
     /// True for a replica that has its primary's stream.
     pub fn is_link_up(&self) -> bool {
-        self.flags.load(Relaxed) == IS_REPLICA
+        self.flags.load(Relaxed) & ROLE == IS_REPLICA
+    }
+
+    /// True while writes wait until this server has handed over.
+    #[inline]
+    pub(crate) fn holds_writes(&self) -> bool {
+        self.flags.load(Relaxed) & HOLDS_WRITES != 0
+    }
+
+    /// Has writes wait, or not any more. Exact for those who write under stripes if all are held.
+    pub(crate) fn hold_writes(&self, holds: bool) {
+        self.set_flag(HOLDS_WRITES, holds);
+    }
+
+    /// True while a cluster has this primary refuse writes.
+    #[inline]
+    pub(crate) fn refuses_writes(&self) -> bool {
+        self.flags.load(Relaxed) & REFUSES_WRITES != 0
+    }
+
+    pub(crate) fn refuse_writes(&self, refuses: bool) {
+        self.set_flag(REFUSES_WRITES, refuses);
+    }
+
+    fn set_flag(&self, flag: u8, is_set: bool) {
+        match is_set {
+            true => self.flags.fetch_or(flag, SeqCst),
+            false => self.flags.fetch_and(!flag, SeqCst),
+        };
+    }
+
+    /// Runs `note` if the link of this term may still acknowledge something. What has begun to follow another server, or
+    /// nobody, before that is seen here, and sees what was noted.
+    pub(crate) fn promise(&self, term: u64, note: impl FnOnce()) -> bool {
+        let state = self.state.lock();
+        let is_present = self.term() == term && state.primary.is_some() && !state.stands;
+        if is_present {
+            note();
+        }
+        is_present
     }
 
     /// The number of the present link.
@@ -210,7 +261,7 @@ impl Following {
     pub fn plan(&self, server: &Server) -> Option<LinkPlan> {
         let state = self.state.lock();
         let config = &server.config;
-        let primary = state.primary.clone()?;
+        let primary = state.primary.clone().filter(|_| !state.stands)?;
         let announced = config.int("replica-announce-port");
         let (port, tls_port) = (config.int("port"), config.int("tls-port"));
         let port = match announced {
@@ -226,6 +277,7 @@ impl Following {
             address: config.bytes("replica-announce-ip"),
             position: state.is_exact.then(|| (id, server.log.end())),
             takes_over: state.takes_over,
+            membership: state.membership.as_ref().map(ToString::to_string),
         };
         Some(LinkPlan { term: self.term(), primary, introduction })
     }
@@ -233,7 +285,8 @@ impl Following {
     fn publish(&self, state: &State) {
         let is_down = state.primary.is_some() && state.link != LinkState::Connected;
         let flags = if state.primary.is_some() { IS_REPLICA } else { 0 };
-        self.flags.store(if is_down { flags | LINK_IS_DOWN } else { flags }, SeqCst);
+        let role = if is_down { flags | LINK_IS_DOWN } else { flags };
+        let _ = self.flags.fetch_update(SeqCst, SeqCst, |flags| Some((flags & !ROLE) | role));
     }
 }
 
@@ -266,6 +319,36 @@ impl Server {
         }
     }
 
+    /// As [`Server::admit_by_role`], under the command's stripes: roles change under all of them, so what this says holds as
+    /// long as they are held. True if the command has to wait.
+    #[inline]
+    pub(crate) fn admit_under_stripes(&self, session: &Session, info: &CommandInfo) -> CmdResult<bool> {
+        match self.replication.following.flags.load(Relaxed) {
+            0 => Ok(false),
+            _ => self.admit_again(session, info),
+        }
+    }
+
+    #[cold]
+    fn admit_again(&self, session: &Session, info: &CommandInfo) -> CmdResult<bool> {
+        self.admit_to_replica(session, info)?;
+        let queued = session.multi.as_ref().map(|multi| multi.flags());
+        Ok(self.replication.following.holds_writes() && may_leave_effects(info, queued))
+    }
+
+    /// As [`Server::admit_under_stripes`], of commands with these flags, of which some are known to write.
+    #[inline]
+    pub(crate) fn admit_flags_under_stripes(&self, flags: Flags) -> CmdResult<bool> {
+        let following = &self.replication.following;
+        if following.flags.load(Relaxed) == 0 || !flags.intersects(Flags::WRITE | Flags::MAY_REPLICATE) {
+            return Ok(false);
+        }
+        if flags.contains(Flags::WRITE) && self.is_read_only() {
+            return Err(READ_ONLY);
+        }
+        Ok(following.holds_writes())
+    }
+
     #[cold]
     fn admit_to_replica(&self, session: &Session, info: &CommandInfo) -> CmdResult {
         let queued = session.multi.as_ref().filter(|_| info.spec.name == "exec");
@@ -273,6 +356,9 @@ impl Server {
             || queued.is_some_and(|multi| multi.flags().contains(Flags::WRITE));
         if writes && self.is_read_only() {
             return Err(READ_ONLY);
+        }
+        if writes && self.replication.following.refuses_writes() {
+            return Err(TOO_FEW_IN_SYNC);
         }
         let is_allowed = info.spec.flags.contains(Flags::STALE)
             && queued.is_none_or(|multi| {

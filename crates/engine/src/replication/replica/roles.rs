@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use super::{LinkState, Primary};
 use crate::letter::Letter;
 use crate::propagation::LogReader;
+use crate::replication::group::Membership;
 use crate::server::Server;
 use crate::tracking;
 
@@ -12,10 +13,17 @@ use crate::tracking;
 const UNBLOCKED: &str =
     "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)";
 
+/// Whom to follow.
+enum Target {
+    Server(Primary),
+    Member(Primary, Membership),
+    Nobody,
+}
+
 impl Server {
     /// Becomes a replica of another server, or of yet another one. Off the workers: this waits for a batch of the stream.
     pub fn follow(&self, primary: Primary) {
-        self.begin_following(primary, false);
+        self.begin_following(Target::Server(primary), false);
         self.remember_primary();
         self.release_waiting();
         self.host.follow(self.replication.following.term());
@@ -23,17 +31,44 @@ impl Server {
 
     /// As [`Server::follow`], of a replica that is asked to become the primary of this server.
     pub(super) fn hand_over_to(&self, primary: Primary) {
-        self.begin_following(primary, true);
+        self.begin_following(Target::Server(primary), true);
         self.remember_primary();
         self.release_waiting();
         self.host.follow(self.replication.following.term());
     }
 
-    fn begin_following(&self, primary: Primary, takes_over: bool) {
+    /// As [`Server::follow`], as a member of the primary's shard; with None, follows nobody, as one that waits for a primary.
+    /// False if that is what it does already.
+    pub(crate) fn follow_member(&self, to: Option<(Primary, Membership)>) -> bool {
+        let following = &self.replication.following;
+        let state = following.state.lock();
+        let is_same = match &to {
+            Some((_, membership)) => state.membership.as_ref() == Some(membership) && !state.stands,
+            None => state.stands,
+        };
+        if is_same {
+            return false;
+        }
+        drop(state);
+        self.begin_following(
+            to.map_or(Target::Nobody, |(to, membership)| Target::Member(to, membership)),
+            false,
+        );
+        self.release_waiting();
+        self.host.follow(following.term());
+        self.replication.replicas.disconnect_all(self);
+        self.persistence.files.tell_progress();
+        true
+    }
+
+    fn begin_following(&self, to: Target, takes_over: bool) {
         let following = &self.replication.following;
         let _gate = following.gate.lock();
         let _long = self.keyspace.hold_long();
         let _held = self.keyspace.lock_all();
+        if self.gates.copies.leads() {
+            self.gates.change_copies(&self.log, |copies| copies.leave(self.log.end()));
+        }
         let mut state = following.state.lock();
         if state.primary.is_none() {
             // All that was written is in the log, or else the log does not tell what the data are.
@@ -43,7 +78,12 @@ impl Server {
             following.stream_db.store(u64::from(db), Relaxed);
             self.log.set_stream(Some(db));
         }
-        state.primary = Some(primary);
+        state.stands = matches!(to, Target::Nobody);
+        (state.primary, state.membership) = match to {
+            Target::Server(primary) => (Some(primary), None),
+            Target::Member(primary, membership) => (Some(primary), Some(membership)),
+            Target::Nobody => (Some(Primary { host: String::new(), port: 0 }), None),
+        };
         state.link = LinkState::Connect;
         state.down_since_ms = 0;
         state.takes_over = takes_over;
@@ -55,6 +95,11 @@ impl Server {
 
     /// Becomes a primary; false if it is one. Its log goes on under another id, and may be asked for under the old one.
     pub fn stop_following(&self) -> bool {
+        self.stop_following_with(|| {})
+    }
+
+    /// As [`Server::stop_following`]; `begin` is run under every stripe, before anybody can write.
+    pub(crate) fn stop_following_with(&self, begin: impl FnOnce()) -> bool {
         let following = &self.replication.following;
         let gate = following.gate.lock();
         let long = self.keyspace.hold_long();
@@ -65,7 +110,7 @@ impl Server {
         }
         self.shift_id();
         state.link = LinkState::Connect;
-        state.takes_over = false;
+        (state.takes_over, state.stands, state.membership) = (false, false, None);
         following.term.fetch_add(1, SeqCst);
         following.publish(&state);
         self.keyspace.keep_expired(false);
@@ -74,6 +119,7 @@ impl Server {
         self.follow_log(false);
         self.want_log(LogReader::Replicas, true);
         drop(state);
+        begin();
         drop(held);
         drop(long);
         drop(gate);
@@ -92,6 +138,10 @@ impl Server {
 
     /// Has the directive say whom this server follows.
     fn remember_primary(&self) {
+        if self.cluster.enabled {
+            // Whom to follow is not for the configuration to say.
+            return;
+        }
         let value = match self.replication.following.primary() {
             Some(Primary { host, port }) => format!("{host} {port}"),
             None => "no one".to_owned(),
@@ -238,6 +288,17 @@ impl Server {
     /// Puts records of the stream into the log and has `apply` do what they say. False, with nothing done, if the link is
     /// not the present one.
     pub fn take_batch(&self, term: u64, batch: &super::StreamBatch, apply: impl FnOnce()) -> bool {
+        self.take_batch_told(term, batch, || {}, apply)
+    }
+
+    /// As [`Server::take_batch`]; `received` is run once the records are in the log, before they are applied.
+    pub fn take_batch_told(
+        &self,
+        term: u64,
+        batch: &super::StreamBatch,
+        received: impl FnOnce(),
+        apply: impl FnOnce(),
+    ) -> bool {
         let following = &self.replication.following;
         let _gate = following.gate.lock();
         if following.term() != term {
@@ -246,6 +307,7 @@ impl Server {
         self.check_disk(batch);
         // The log first: whoever sees what a record did finds it below the log's end.
         let end = self.log.append_stream(batch.bytes(), batch.db_after() as u32);
+        received();
         apply();
         following.applied.store(end, Relaxed);
         following.stream_db.store(batch.db_after() as u64, Relaxed);

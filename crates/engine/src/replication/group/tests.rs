@@ -1,0 +1,278 @@
+//! One server in its shard: the others' words are said by the test.
+
+use cluster::ids::{Life, Member, NodeId};
+use cluster::records::NodeRecord;
+
+use super::Membership;
+use crate::testing::Harness;
+
+fn id(digit: &str) -> String {
+    digit.repeat(40)
+}
+
+fn member(digit: &str) -> Member {
+    Member { node: NodeId::new(&id(digit)).expect("40 digits"), life: Life(1) }
+}
+
+fn node_record() -> NodeRecord {
+    let shard = cluster::ids::ShardId::new(&id("e")).expect("40 digits");
+    let (ip, hostname, zone, version) = ("127.0.0.1".to_owned(), String::new(), String::new(), String::new());
+    NodeRecord { ip, port: 7000, tls_port: 0, bus_port: 17_000, hostname, zone, shard, version }
+}
+
+/// A server that leads epoch 1 of its shard and awaits these.
+fn leader(awaited: &[&str]) -> Harness {
+    let harness = Harness::with_config(&[("cluster-enabled", "yes"), ("durability", "quorum")]);
+    let awaited: Vec<Member> = awaited.iter().map(|digit| member(digit)).collect();
+    harness.server.cluster_lead(1, &awaited, false);
+    harness
+}
+
+/// What a member says of itself.
+fn claim(harness: &Harness, digit: &str, epoch: u64) -> String {
+    let primary = harness.server.cluster_me();
+    let shard = node_record().shard;
+    let membership = Membership { shard, epoch, member: member(digit), primary };
+    format!("REPLCONF halcyon-member \"{membership}\"")
+}
+
+/// Connection `number` becomes a member of this shard that has everything.
+fn attach(harness: &mut Harness, number: usize, digit: &str, epoch: u64) {
+    let line = claim(harness, digit, epoch);
+    harness.on(number).check(&line, "+OK");
+    let ids = harness.server.replication.ids.lock().clone();
+    let next = harness.server.log.end() + 1;
+    let answer = harness.run(&format!("PSYNC {} {next}", ids.id));
+    assert!(answer.starts_with("+CONTINUE"), "{answer}");
+    acknowledge(harness, number, next - 1);
+}
+
+/// The member on this connection has all up to here.
+fn acknowledge(harness: &mut Harness, number: usize, offset: u64) {
+    assert_eq!(harness.on(number).run(&format!("REPLCONF ACK {offset}")), "");
+    harness.on(0);
+}
+
+fn end(harness: &Harness) -> u64 {
+    harness.server.log.end()
+}
+
+#[test]
+fn replies_wait_for_every_copy_that_is_awaited() {
+    let mut harness = leader(&["a", "b"]);
+    attach(&mut harness, 1, "a", 1);
+    attach(&mut harness, 2, "b", 1);
+    let before = end(&harness);
+    assert_eq!(harness.reply("SET key 1").waits_for(), Some(end(&harness)));
+    let written = end(&harness);
+    acknowledge(&mut harness, 1, written);
+    assert_eq!(harness.server.gates.safe().in_copies, before, "the other lacks it");
+    assert_eq!(harness.reply("GET key").waits_for(), Some(written));
+    assert_eq!(harness.reply("GET other").waits_for(), None, "what it tells is everywhere");
+    assert_eq!(harness.reply("PING").waits_for(), None);
+    acknowledge(&mut harness, 2, written);
+    assert_eq!(harness.reply("GET key").waits_for(), None);
+    // A third joins: what it lacks is waited for, whoever has acknowledged it before.
+    harness.server.cluster_lead(1, &[member("a"), member("b"), member("c")], false);
+    assert_eq!(harness.reply("GET key").waits_for(), Some(end(&harness)));
+    // One leaves: nobody waits for it.
+    harness.server.cluster_lead(1, &[member("a")], false);
+    assert_eq!(harness.reply("GET key").waits_for(), None);
+    harness.check("CLIENT DURABILITY none", "+OK");
+    assert_eq!(harness.reply("SET key 2").waits_for(), None);
+    harness.check("CLIENT DURABILITY quorum", "+OK");
+    assert_eq!(harness.reply("GET key").waits_for(), Some(end(&harness)));
+}
+
+#[test]
+fn in_a_new_epoch_nobody_has_anything_yet() {
+    let mut harness = leader(&["a"]);
+    attach(&mut harness, 1, "a", 1);
+    harness.run("SET key 1");
+    let written = end(&harness);
+    acknowledge(&mut harness, 1, written);
+    harness.server.cluster_lead(2, &[member("a")], false);
+    assert!(harness.reply("GET key").waits_for() >= Some(written));
+    // What it acknowledges is of the epoch before.
+    let later = end(&harness) + 100;
+    acknowledge(&mut harness, 1, later);
+    assert!(harness.reply("GET key").waits_for() >= Some(written));
+    attach(&mut harness, 2, "a", 2);
+    assert_eq!(harness.reply("GET key").waits_for(), None);
+}
+
+#[test]
+fn where_replies_wait_for_the_disk_so_do_copies() {
+    let mut harness = Harness::with_config(&[
+        ("cluster-enabled", "yes"),
+        ("durability", "quorum"),
+        ("appendonly", "yes"),
+        ("appendfsync", "always"),
+    ]);
+    harness.server.cluster_lead(1, &[member("a")], false);
+    attach(&mut harness, 1, "a", 1);
+    harness.run("SET key 1");
+    let written = end(&harness);
+    acknowledge(&mut harness, 1, written);
+    assert_eq!(harness.reply("GET key").waits_for(), Some(written), "it is not on its disk");
+    harness.on(1).run(&format!("REPLCONF ACK {written} FACK {written}"));
+    let reached = crate::gates::Reached { written_to: written, synced_to: written - 1 };
+    harness.server.gates.set_reached(Some(reached));
+    assert_eq!(harness.on(0).reply("GET key").waits_for(), Some(written), "nor on this one's");
+    harness.server.gates.set_reached(Some(crate::gates::Reached { synced_to: written, ..reached }));
+    assert_eq!(harness.reply("GET key").waits_for(), None);
+}
+
+#[test]
+fn members_of_another_epoch_are_refused() {
+    let mut harness = leader(&["a"]);
+    harness.server.cluster_lead(5, &[member("a")], false);
+    let line = claim(&harness, "a", 4);
+    harness.on(1).check(&line, "-NOTLEADER This node leads epoch 5");
+    let line = claim(&harness, "a", 6);
+    harness.check(&line, "-NOTLEADER This node leads epoch 5");
+    assert!(harness.server.cluster.serves.at(0), "it may have been told before this node was");
+    let line = claim(&harness, "a", 5);
+    harness.check(&line, "+OK");
+    // It was admitted, and this server is deposed before it asks for the stream.
+    harness.server.cluster_stand();
+    assert!(harness.run("PSYNC ? -1").starts_with("-N"), "it leads nothing");
+    harness.on(2).check(&line, "-NOTLEADER This node leads no shard now");
+    harness.check("REPLCONF halcyon-member x", "-ERR syntax error");
+}
+
+#[test]
+fn who_hears_of_a_newer_primary_serves_nothing() {
+    let mut harness = leader(&["a"]);
+    let claim = |digit: &str, epoch| {
+        let shard = node_record().shard;
+        let membership = Membership { shard, epoch, member: member(digit), primary: member("f") };
+        format!("REPLCONF halcyon-member \"{membership}\"")
+    };
+    for (digit, epoch) in [("b", 9), ("a", 1)] {
+        assert!(harness.on(1).run(&claim(digit, epoch)).starts_with("-NOTLEADER"));
+        assert!(harness.server.cluster.serves.at(0), "{digit} {epoch}");
+    }
+    assert!(harness.run(&claim("a", 2)).starts_with("-NOTLEADER"));
+    harness.server.cluster.serve_until(u64::MAX);
+    assert!(!harness.server.cluster.serves.at(0));
+    harness.server.cluster_lead(3, &[], false);
+    harness.server.cluster.serve_until(u64::MAX);
+    assert!(harness.server.cluster.serves.at(0));
+}
+
+#[test]
+fn a_deposed_primary_tells_of_nothing_that_was_not_acknowledged() {
+    let mut harness = leader(&["a"]);
+    attach(&mut harness, 1, "a", 1);
+    harness.run("SET old 1");
+    let acked = end(&harness);
+    acknowledge(&mut harness, 1, acked);
+    let mut reply = harness.reply("SET key 1");
+    let (offset, awaits) = reply.closed_gate().expect("it waits");
+    harness.server.cluster_follow(&node_record(), member("a"), 2);
+    let copies = &harness.server.gates.copies;
+    assert!(copies.is_lost(awaits) && reply.open(harness.server.gates.safe()) == 0);
+    assert_eq!(offset, end(&harness));
+    // What it has as a copy is another matter.
+    harness.check("SET key 2", "-READONLY You can't write against a read only replica.");
+    assert_eq!(harness.reply("GET key").waits_for(), None);
+    assert!(harness.server.cluster_followers().is_empty());
+    harness.server.cluster_lead(3, &[], false);
+    assert_eq!(harness.reply("SET key 2").waits_for(), None, "nobody is awaited");
+}
+
+#[test]
+fn writes_are_refused_while_too_few_are_in_sync() {
+    let mut harness = leader(&[]);
+    harness.server.cluster_lead(1, &[], true);
+    let refusal = "-NOREPLICAS Not enough good replicas to write.";
+    harness.check("SET key 1", refusal);
+    harness.check("GET key", "(nil)");
+    let scripted = harness.run("EVAL \"return redis.call('SET', KEYS[1], 1)\" 1 key");
+    assert!(scripted.starts_with("-NOREPLICAS"), "{scripted}");
+    harness.check("MULTI", "+OK");
+    harness.check("SET key 1", refusal);
+    harness.check("DISCARD", "+OK");
+    harness.server.cluster_lead(1, &[], false);
+    harness.check("SET key 1", "+OK");
+    harness.server.cluster_lead(1, &[], true);
+    harness.server.cluster_stand();
+    harness.check("SET key 1", "-READONLY You can't write against a read only replica.");
+}
+
+#[test]
+fn writes_wait_until_the_next_primary_has_everything() {
+    let mut harness = leader(&["a", "b"]);
+    attach(&mut harness, 1, "a", 1);
+    attach(&mut harness, 2, "b", 1);
+    harness.run("SET key 1");
+    let written = end(&harness);
+    harness.server.cluster_hold(member("b"));
+    assert!(harness.stops("SET key 2").is_some(), "it waits");
+    assert_eq!(harness.stops("GET key"), None);
+    // As one that had passed the pause when it began.
+    harness.server.pause.stop();
+    assert!(harness.is_held_up("SET key 2"));
+    harness.advance_ms(500);
+    harness.server.tend_replicas();
+    assert_eq!(end(&harness), written, "nothing is appended");
+    acknowledge(&mut harness, 1, written);
+    acknowledge(&mut harness, 2, written - 1);
+    assert!(harness.handed_over().is_empty());
+    acknowledge(&mut harness, 2, written);
+    acknowledge(&mut harness, 2, written);
+    assert_eq!(harness.handed_over(), [true]);
+    harness.server.cluster_release();
+    assert_eq!(harness.stops("SET key 2"), None);
+    // One that takes too long.
+    harness.server.cluster_hold(member("b"));
+    harness.advance_ms(1001);
+    harness.server.tend_replicas();
+    assert_eq!(harness.handed_over(), [false]);
+    // It is over with any other role.
+    harness.server.cluster_stand();
+    harness.server.cluster_lead(2, &[], false);
+    assert_eq!(harness.stops("SET key 3"), None);
+}
+
+#[test]
+fn an_acknowledgement_tells_when_its_sender_was_heard() {
+    let mut harness = leader(&["a"]);
+    attach(&mut harness, 1, "a", 1);
+    let now_us = |harness: &Harness| harness.server.clock.now().mono_us;
+    let heard = |harness: &Harness| harness.server.cluster_followers()[0].clone();
+    for _ in 0..5 {
+        harness.advance_ms(250);
+        harness.server.tend_replicas();
+    }
+    let silent = heard(&harness);
+    assert!(silent.heard_us < now_us(&harness) - 1_000_000);
+    assert!(silent.caught_up_us < now_us(&harness) - 900_000);
+    let offset = end(&harness);
+    acknowledge(&mut harness, 1, offset);
+    let now = now_us(&harness);
+    let follower = heard(&harness);
+    assert_eq!((follower.heard_us, follower.caught_up_us, follower.acked_to), (now, now, offset));
+    harness.advance_ms(100);
+    assert_eq!(heard(&harness).caught_up_us, now_us(&harness), "it has all there is");
+    acknowledge(&mut harness, 1, offset);
+    assert_eq!(heard(&harness).heard_us, now, "it may be an old one");
+}
+
+#[test]
+fn nothing_is_promised_once_it_stands() {
+    let harness = Harness::with_config(&[("cluster-enabled", "yes")]);
+    let server = &harness.server;
+    assert_eq!(server.cluster_promised_us(), None);
+    server.cluster_follow(&node_record(), member("a"), 1);
+    let term = server.replication.following.term();
+    assert!(server.replication.following.plan(server).is_some());
+    assert_eq!(server.cluster_promise(term), Some(server.log.end()));
+    assert_eq!(server.cluster_promised_us(), Some(server.clock.now().mono_us));
+    server.cluster_follow(&node_record(), member("a"), 1);
+    assert_eq!(server.replication.following.term(), term, "it is followed already");
+    server.cluster_stand();
+    assert_eq!((server.cluster_promise(term), server.cluster_promise(term + 1)), (None, None));
+    assert!(server.replication.following.plan(server).is_none());
+}
