@@ -179,8 +179,9 @@ pub trait Host: Send + Sync {
     fn save_in_background(&self);
     /// Whom this server follows has changed, and `term` is its number now: the thread of the link is to look.
     fn follow(&self, _term: u64) {}
-    /// The member that a shard is handed to has everything ([`Server::cluster_hold`]), or did not get it in time.
-    fn cluster_handed_over(&self, _has_all: bool) {}
+    /// The member that a shard is handed to has everything ([`Server::cluster_hold`]), or did not get it in time. The log ends
+    /// at `log_end`, and stays so until writes run again.
+    fn cluster_handed_over(&self, _has_all: bool, _log_end: u64) {}
     /// Begins append-only files anew, for all that is in the log from now on; returns once they are there. The error says
     /// what failed, and why.
     fn begin_files(&self, _server: &Server) -> Result<(), String> {
@@ -251,7 +252,7 @@ impl Host for NoHost {
         bytes.fill(0xa5);
     }
     fn shutdown(&self) {}
-    fn cluster_handed_over(&self, has_all: bool) {
+    fn cluster_handed_over(&self, has_all: bool, _: u64) {
         self.handed_over.lock().push(has_all);
     }
     fn save(&self, server: &Server, save: &Save) -> Result<(), String> {

@@ -76,7 +76,7 @@ const HELP: &[&str] = &[
     "SET-SKIP-CHECKSUM-VALIDATION <0|1>",
     "    Let RESTORE take, or not, payloads with a wrong checksum.",
     "SHARD LEAD <epoch> <refuses writes: 0|1> [<node> <life> ...], SHARD FOLLOW <ip> <port> <shard> <epoch> <node> <life>,",
-    "SHARD STAND, SHARD HOLD <node> <life>, SHARD RELEASE, SHARD SERVE <milliseconds>, SHARD ME, SHARD FOLLOWERS",
+    "SHARD STAND, SHARD HOLD <node> <life>, SHARD PARK, SHARD RELEASE, SHARD SERVE <milliseconds>, SHARD ME, SHARD FOLLOWERS",
     "    Do what a cluster would have this node do, or tell what a cluster would be told.",
     "SLEEP <seconds>",
     "    Reply after <seconds>, which may have decimals. Other connections are served meanwhile.",

@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(copies.to(), 5);
         copies.lead(&[], false, |_| 0);
         assert_eq!(copies.to(), u64::MAX);
-        copies.lead(&[two.clone()], true, |_| 0);
+        copies.lead(std::slice::from_ref(&two), true, |_| 0);
         assert_eq!(copies.to(), 0, "in another epoch nobody has anything yet");
     }
 
@@ -159,7 +159,7 @@ mod tests {
         let one = member("1", 1);
         let copies = Copies::default();
         assert!(!copies.concerns(1), "it has never led");
-        copies.lead(&[one.clone()], true, |_| 3);
+        copies.lead(std::slice::from_ref(&one), true, |_| 3);
         assert!(copies.concerns(100) && !copies.is_lost(Awaits::COPIES));
         copies.leave(20);
         assert!(!copies.note(&one, 20) && copies.to() == 3);

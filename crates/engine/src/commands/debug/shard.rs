@@ -72,6 +72,7 @@ fn change(ctx: &mut Ctx<'_>, args: Args<'_>) -> CmdResult {
             let to = member(args, 3)?;
             Box::new(move |server| server.cluster_hold(to))
         }
+        (what, 3) if is(what, "PARK") => Box::new(Server::cluster_park),
         (what, 3) if is(what, "STAND") => Box::new(Server::cluster_stand),
         (what, 3) if is(what, "RELEASE") => Box::new(Server::cluster_release),
         _ => return Err(Fault::SYNTAX),

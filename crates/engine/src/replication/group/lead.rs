@@ -32,12 +32,11 @@ impl Server {
             lead();
             return self.note_safer();
         }
-        self.end_hold();
         let begin = || {
             lead();
             self.want_log(LogReader::Replicas, true);
             let mut state = group.state.lock();
-            state.epoch = Some(epoch);
+            (state.epoch, state.log_epoch) = (Some(epoch), epoch);
             state.marks.clear();
         };
         if !self.stop_following_with(begin) {
@@ -80,7 +79,6 @@ impl Server {
     }
 
     fn leave_lead(&self) {
-        self.end_hold();
         let mut state = self.replication.group.state.lock();
         state.epoch = None;
         state.marks.clear();
@@ -153,6 +151,13 @@ impl Server {
         let end = self.log.end();
         self.replication.group.state.lock().marks.add(end, at_us);
         self.append_ping();
+    }
+
+    /// The link of this term has agreed with the primary: what this server's log holds is what the primary's does.
+    pub(crate) fn note_agreed(&self, term: u64) {
+        if let Some(epoch) = self.replication.following.epoch_of(term) {
+            self.replication.group.state.lock().log_epoch = epoch;
+        }
     }
 
     /// What this server is about to acknowledge to its primary, if the link is the present one: from when this is called

@@ -6,8 +6,8 @@
 //! | be the primary of an epoch | [`Server::cluster_lead`] |
 //! | follow a primary | [`Server::cluster_follow`] |
 //! | follow nobody, serve nothing | [`Server::cluster_stand`] |
-//! | hand over | [`Server::cluster_hold`], [`Server::cluster_release`] |
-//! | what the agent has to know | [`Server::cluster_followers`], [`Server::cluster_promised_us`] |
+//! | hand over | [`Server::cluster_hold`], [`Server::cluster_park`], [`Server::cluster_release`] |
+//! | what the agent has to know | [`Server::cluster_followers`], [`Server::cluster_promised_us`], [`Server::cluster_log_epoch`] |
 
 mod hold;
 mod lead;
@@ -43,6 +43,8 @@ pub struct Group {
 struct State {
     /// The epoch that it leads.
     epoch: Option<u64>,
+    /// The newest epoch whose primary wrote what the log holds, or agreed with it.
+    log_epoch: u64,
     marks: Marks,
     hold: Option<Hold>,
 }
@@ -59,6 +61,11 @@ impl Server {
     /// The epoch that this server leads, if it does.
     pub fn cluster_epoch(&self) -> Option<u64> {
         self.replication.group.state.lock().epoch
+    }
+
+    /// The newest epoch whose primary wrote what this server's log holds, or has seen that it is the same as its own.
+    pub fn cluster_log_epoch(&self) -> u64 {
+        self.replication.group.state.lock().log_epoch
     }
 
     /// When this server last acknowledged something to a primary (`Now::mono_us`). What it acknowledges later is never

@@ -230,10 +230,17 @@ fn writes_wait_until_the_next_primary_has_everything() {
     harness.advance_ms(1001);
     harness.server.tend_replicas();
     assert_eq!(harness.handed_over(), [false]);
-    // It is over with any other role.
-    harness.server.cluster_stand();
-    harness.server.cluster_lead(2, &[], false);
-    assert_eq!(harness.stops("SET key 3"), None);
+    // Whatever this server is by then.
+    harness.server.cluster_follow(&node_record(), member("b"), 2);
+    assert!(harness.stops("SET key 2").is_some());
+    harness.server.pause.stop();
+    assert!(harness.is_held_up("SET key 2"));
+    harness.server.cluster_release();
+    harness.check("SET key 3", "-READONLY You can't write against a read only replica.");
+    harness.server.cluster_park();
+    assert!(harness.stops("GET key").is_some());
+    harness.server.cluster_release();
+    assert_eq!(harness.stops("GET key"), None);
 }
 
 #[test]

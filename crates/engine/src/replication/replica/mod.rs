@@ -175,6 +175,13 @@ impl Following {
         };
     }
 
+    /// The epoch of the primary that the link of this term follows, in a cluster.
+    pub(crate) fn epoch_of(&self, term: u64) -> Option<u64> {
+        let state = self.state.lock();
+        let membership = state.membership.as_ref().filter(|_| self.term() == term);
+        membership.map(|membership| membership.epoch)
+    }
+
     /// Runs `note` if the link of this term may still acknowledge something. What has begun to follow another server, or
     /// nobody, before that is seen here, and sees what was noted.
     pub(crate) fn promise(&self, term: u64, note: impl FnOnce()) -> bool {
@@ -331,9 +338,11 @@ impl Server {
 
     #[cold]
     fn admit_again(&self, session: &Session, info: &CommandInfo) -> CmdResult<bool> {
-        self.admit_to_replica(session, info)?;
         let queued = session.multi.as_ref().map(|multi| multi.flags());
-        Ok(self.replication.following.holds_writes() && may_leave_effects(info, queued))
+        if self.replication.following.holds_writes() && may_leave_effects(info, queued) {
+            return Ok(true);
+        }
+        self.admit_to_replica(session, info).map(|()| false)
     }
 
     /// As [`Server::admit_under_stripes`], of commands with these flags, of which some are known to write.
@@ -343,10 +352,13 @@ impl Server {
         if following.flags.load(Relaxed) == 0 || !flags.intersects(Flags::WRITE | Flags::MAY_REPLICATE) {
             return Ok(false);
         }
-        if flags.contains(Flags::WRITE) && self.is_read_only() {
-            return Err(READ_ONLY);
+        if following.holds_writes() {
+            return Ok(true);
         }
-        Ok(following.holds_writes())
+        match flags.contains(Flags::WRITE) && self.is_read_only() {
+            true => Err(READ_ONLY),
+            false => Ok(false),
+        }
     }
 
     #[cold]

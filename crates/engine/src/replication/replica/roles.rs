@@ -214,6 +214,7 @@ impl Server {
             return false;
         }
         following.state.lock().takes_over = false;
+        self.note_agreed(term);
         let end = self.log.end();
         following.received.store(end, Relaxed);
         let mut ids = self.replication.ids.lock();
@@ -271,6 +272,8 @@ impl Server {
             following.stream_db.store(db as u64, Relaxed);
             let mut state = following.state.lock();
             (state.is_exact, state.takes_over) = (true, false);
+            drop(state);
+            self.note_agreed(term);
         }
         self.end_loading();
         is_present
