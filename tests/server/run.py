@@ -14,6 +14,7 @@ import traceback
 import acl  # noqa: F401  (each import registers its checks)
 import append_only  # noqa: F401
 import clients  # noqa: F401
+import cluster  # noqa: F401
 import durability  # noqa: F401
 import failover  # noqa: F401
 import listening  # noqa: F401

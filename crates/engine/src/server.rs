@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed, Ord
 
 use base::clock::{Clock, Now};
 use base::limits::{APPLY_THREADS_MAX, LOG_RING_BYTES, LOG_SEGMENT_BYTES, SCRIPT_THREADS};
+use cluster::agent::Ask;
 use journal::log::{Log, LogLimits};
 use parking_lot::Mutex;
 use rdb::{Cursor, Event as FileEvent, FileDecoder, Piece};
@@ -213,11 +214,25 @@ pub trait Host: Send + Sync {
     }
     /// Says where threads run, and why: `add` takes a field's name and value.
     fn tell_placement(&self, _add: &mut dyn FnMut(&str, &dyn Display)) {}
+    /// Asks the cluster to change something. `answer` is called once, from any thread, when it is done or cannot be: an error is
+    /// Redis's text.
+    fn cluster_ask(&self, _ask: Ask, answer: Answer) {
+        answer(Err("ERR This node has no etcd (cluster-etcd)".to_owned()));
+    }
+    /// Writes that were held for a change of primaries: the next one has everything, or it did not get it in time.
+    fn cluster_handed_over(&self, _has_all: bool) {}
+    /// Writes `cluster-config-file`. The error says what failed.
+    fn save_cluster_config(&self) -> Result<(), String> {
+        Ok(())
+    }
     /// CPU time of the process so far.
     fn cpu_seconds(&self) -> CpuSeconds;
     /// Resident bytes of the process.
     fn resident_bytes(&self) -> u64;
 }
+
+/// Where the answer to [`Host::cluster_ask`] goes.
+pub type Answer = Box<dyn FnOnce(Result<(), String>) + Send>;
 
 /// CPU time of the process, in seconds.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,6 +1,7 @@
 //! The Halcyon server.
 
 mod check;
+mod cluster;
 mod connection;
 mod courtesy;
 mod helpers;

@@ -20,6 +20,7 @@ use journal::storage::RealStorage;
 use parking_lot::Mutex;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use crate::cluster::{self, Door};
 use crate::listeners::Listeners;
 use crate::persistence::journal_thread::Journal;
 use crate::placement::{Role, Threads, role_of};
@@ -70,6 +71,7 @@ pub fn serve(args: &[Vec<u8>]) -> Result<(), String> {
     if let Err(reason) = machine::apply_oom_score(&config) {
         tracing::warn!("{reason}");
     }
+    let (door, prepared) = cluster::prepare(&config)?;
     let tls = Arc::new(Tls::load(&config)?);
     let threads = Arc::new(Threads::plan(&config));
     let workers = threads.workers();
@@ -89,8 +91,9 @@ pub fn serve(args: &[Vec<u8>]) -> Result<(), String> {
         stopping.clone(),
         link.clone(),
         threads.clone(),
+        door.clone(),
     );
-    let followers = (relevel, tls.clone(), listeners.clone(), journal.clone());
+    let followers = (relevel, tls.clone(), listeners.clone(), journal.clone(), door.clone());
     config.set_applier(Box::new(move |config, changed| apply(config, changed, &followers)));
     let config = Arc::new(config);
     let mut process = describe_process(workers, is_fork_forbidden);
@@ -102,6 +105,9 @@ pub fn serve(args: &[Vec<u8>]) -> Result<(), String> {
     }
     let server = Server::new(config.clone(), Box::new(SystemClock::new()), process, Box::new(host))?;
     write_pid_file(&config);
+    if door.is_open() {
+        cluster::begin(&server);
+    }
     let (shared, tasks) = Shared::new(server, mailboxes, stopping, listeners, tls, threads);
 
     start_background(&shared, tasks, background_wanted, &crew)?;
@@ -110,6 +116,10 @@ pub fn serve(args: &[Vec<u8>]) -> Result<(), String> {
     start_loading(&shared, &journal, &crew)?;
     let for_link = shared.clone();
     spawn("replica-link", &crew, move || replication::link::run(&for_link, &link, random()))?;
+    if let Some(prepared) = prepared {
+        let for_cluster = shared.clone();
+        spawn("cluster", &crew, move || cluster::run(for_cluster, prepared, random_id(), random()))?;
+    }
     for index in 0..workers {
         let worker = Worker::new(shared.clone(), index, random())
             .map_err(|error| format!("Can't start worker {index}: {error}"))?;
@@ -127,7 +137,8 @@ pub fn serve(args: &[Vec<u8>]) -> Result<(), String> {
         std::process::id()
     );
     machine::tell_supervisor(&config, "STATUS=Ready to accept connections\nREADY=1\n");
-    let ended = supervise(&shared, &notices, workers);
+    let ended = supervise(&shared, &notices, workers, &door);
+    door.stop();
     machine::tell_supervisor(&config, "STOPPING=1\n");
     let ended = ended.and_then(|()| end_journal(&shared, &journal));
     let _ = std::fs::remove_file(config.string("pidfile"));
@@ -137,12 +148,15 @@ pub fn serve(args: &[Vec<u8>]) -> Result<(), String> {
     ended
 }
 
+/// What follows the configuration.
+type Followers = (logging::Relevel, Arc<Tls>, Arc<Listeners>, Arc<Journal>, Door);
+
 /// Makes CONFIG SET take effect where a directive is not read anew each time. The error names the
 /// directive and says why it stays as it is.
 fn apply(
     config: &Config,
     changed: &[&'static str],
-    (relevel, tls, listeners, journal): &(logging::Relevel, Arc<Tls>, Arc<Listeners>, Arc<Journal>),
+    (relevel, tls, listeners, journal, door): &Followers,
 ) -> Result<(), (&'static str, String)> {
     for name in changed {
         match *name {
@@ -168,7 +182,9 @@ fn apply(
     if let Some(name) = changed.iter().find(|name| is_tls_directive(name)) {
         tls.reload(config).map_err(|reason| (*name, reason))?;
     }
-    listeners.follow(config, changed)
+    listeners.follow(config, changed)?;
+    door.reconfigure();
+    Ok(())
 }
 
 fn places(config: &Config) -> String {
@@ -399,17 +415,24 @@ fn watch_signals(notify: Sender<Notice>) -> Result<(), String> {
 }
 
 /// Ends the process as the directive for the signal says, unless that fails.
-fn shut_down(shared: &Arc<Shared>, directive: &str) {
+fn shut_down(shared: &Arc<Shared>, directive: &str, door: &Door) {
+    let door = door.clone();
     let (shared, wish) = (shared.clone(), ShutdownWish::of_words(&shared.server.config.list(directive)));
     // What went wrong is in the log.
     let work = move || {
+        door.hand_over();
         let _ = shared.server.shut_down(wish);
     };
     thread::Builder::new().name("shutdown".to_owned()).spawn(work).expect("thread-limit: one more thread");
 }
 
 /// Samples statistics and waits for the end.
-fn supervise(shared: &Arc<Shared>, notices: &Receiver<Notice>, workers: usize) -> Result<(), String> {
+fn supervise(
+    shared: &Arc<Shared>,
+    notices: &Receiver<Notice>,
+    workers: usize,
+    door: &Door,
+) -> Result<(), String> {
     let mut running = workers;
     while running > 0 {
         match notices.recv_timeout(SAMPLE_INTERVAL) {
@@ -430,7 +453,7 @@ fn supervise(shared: &Arc<Shared>, notices: &Receiver<Notice>, workers: usize) -
                     return Err("received SIGINT again while shutting down, so it ends at once".to_owned());
                 }
                 tracing::info!("Received {name}, shutting down");
-                shut_down(shared, directive);
+                shut_down(shared, directive, door);
             }
             Ok(Notice::ThreadEnded { name, panicked: true }) => {
                 return Err(format!(

@@ -7,17 +7,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use cluster::agent::Ask;
 use engine::clients::Client;
 use engine::lane::Deferred;
 use engine::letter::Letter;
 use engine::persistence::replaying::Replayer;
 use engine::persistence::rewriting::Rewritten;
 use engine::persistence::saving::Save;
-use engine::server::{CpuSeconds, Host, LogLevel, Server};
+use engine::server::{Answer, CpuSeconds, Host, LogLevel, Server};
 use journal::storage::RealStorage;
 use parking_lot::Mutex;
 use store::Locked;
 
+use crate::cluster::Door;
 use crate::connection::Connection;
 use crate::listeners::Listeners;
 use crate::mailbox;
@@ -149,6 +151,7 @@ pub struct ProcessHost {
     stopping: Arc<AtomicBool>,
     link: Arc<LinkControl>,
     threads: Arc<Threads>,
+    cluster: Door,
     page_bytes: u64,
 }
 
@@ -164,8 +167,8 @@ pub enum Background {
 }
 
 impl ProcessHost {
-    /// A host over these letter boxes, which asks for saves through `background`, and has the thread of the link look
-    /// through `link`.
+    /// A host over these letter boxes, which asks for saves through `background`, has the thread of the link look
+    /// through `link`, and asks the cluster through `cluster`.
     pub fn new(
         mailboxes: Arc<[Mailbox]>,
         background: Sender<Background>,
@@ -173,6 +176,7 @@ impl ProcessHost {
         stopping: Arc<AtomicBool>,
         link: Arc<LinkControl>,
         threads: Arc<Threads>,
+        cluster: Door,
     ) -> ProcessHost {
         let page_bytes = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE);
         let page_bytes =
@@ -185,6 +189,7 @@ impl ProcessHost {
             stopping,
             link,
             threads,
+            cluster,
             page_bytes,
         }
     }
@@ -286,6 +291,18 @@ impl Host for ProcessHost {
 
     fn follow(&self, term: u64) {
         self.link.wake(term);
+    }
+
+    fn cluster_ask(&self, ask: Ask, answer: Answer) {
+        self.cluster.ask(ask, answer);
+    }
+
+    fn cluster_handed_over(&self, has_all: bool) {
+        self.cluster.handed_over(has_all);
+    }
+
+    fn save_cluster_config(&self) -> Result<(), String> {
+        self.cluster.save()
     }
 
     fn cpu_seconds(&self) -> CpuSeconds {

@@ -59,6 +59,12 @@ pub enum TextRule {
     Hostname,
     /// A name without characters that would break a line of `CLUSTER NODES`.
     NodeName,
+    /// The name of a cluster: letters, digits, dots, hyphens and underscores.
+    ClusterName,
+    /// `auto`, the 40 hex digits of a shard, or empty: a shard of its own.
+    ShardPlace,
+    /// The name of a place: as a cluster's, or empty.
+    ZoneName,
     /// A title template made of known `{variables}`.
     TitleTemplate,
     /// An existing directory; kept as its absolute path.
@@ -411,6 +417,17 @@ pub static DIRECTIVES: &[Directive] = &[
     // Cluster.
     no("cluster-enabled").immutable(),
     text("cluster-config-file", "nodes.conf").immutable(),
+    optional("cluster-etcd").immutable(),
+    ruled("cluster-name", "default", TextRule::ClusterName).immutable(),
+    ruled("cluster-shard", "", TextRule::ShardPlace).with(Flags::UNSET_WHEN_EMPTY).immutable(),
+    optional("cluster-etcd-username").immutable(),
+    optional("cluster-etcd-password").sensitive().immutable(),
+    file("cluster-etcd-ca-cert-file").immutable(),
+    file("cluster-etcd-cert-file").immutable(),
+    file("cluster-etcd-key-file").immutable(),
+    ruled("zone", "", TextRule::ZoneName).with(Flags::UNSET_WHEN_EMPTY).immutable(),
+    int("cluster-min-in-sync", 1, 255, 2).immutable(),
+    int("cluster-replicas-wanted", 0, 255, 2).immutable(),
     int("cluster-node-timeout", 0, I64, 15000).awaits(NODES),
     int("cluster-port", 0, PORT, 0).immutable().awaits(NODES),
     yes("cluster-require-full-coverage"),

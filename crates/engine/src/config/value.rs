@@ -182,6 +182,16 @@ fn text(row: &Directive, rule: TextRule, given: &[u8], base: &Path) -> Result<Ve
                 return Err("Announced human node name contained invalid character".into());
             }
         }
+        TextRule::ClusterName if !is_plain_name(given) => {
+            return Err("must be 1 to 64 letters, digits, dots, hyphens or underscores".into());
+        }
+        TextRule::ZoneName if !given.is_empty() && !is_plain_name(given) => {
+            return Err("must be up to 64 letters, digits, dots, hyphens or underscores".into());
+        }
+        TextRule::ShardPlace if !given.is_empty() && given != b"auto" && !is_id(given) => {
+            return Err("must be 'auto' or the 40 hex digits of a shard".into());
+        }
+        TextRule::ClusterName | TextRule::ZoneName | TextRule::ShardPlace => {}
         TextRule::TitleTemplate => {
             if !is_title_template(given) {
                 return Err("template format is invalid or contains unknown variables".into());
@@ -204,6 +214,17 @@ fn directory(given: &[u8], base: &Path) -> Result<Vec<u8>, String> {
         return Err("Not a directory".into());
     }
     Ok(absolute.into_os_string().into_vec())
+}
+
+/// 1 to 64 characters that stand in a path and on a command line as they are.
+fn is_plain_name(given: &[u8]) -> bool {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+    (1..=64).contains(&given.len()) && given.iter().all(is_plain)
+}
+
+/// A name as nodes and shards have.
+fn is_id(given: &[u8]) -> bool {
+    given.len() == 40 && given.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 /// As Redis: known variables only, and something besides blanks even where those stay empty that may.
