@@ -247,8 +247,12 @@ impl ClusterFace {
                 owning.sort_unstable();
                 owning.dedup();
                 owning.retain(|owner| *owner != NO_OWNER);
-                let own_epoch = standing.shard().map_or(0, |shard| topology.shards[shard].epoch);
-                (topology.nodes.len(), owning.len(), topology.epoch, own_epoch)
+                let own = standing.shard().map(|at| (at, &topology.shards[at]));
+                // What redis-cli takes for a node that is in no cluster yet, and so can be had.
+                let is_spare =
+                    own.is_some_and(|(at, own)| own.nodes.len() == 1 && !owning.contains(&(at as u16)));
+                let nodes = if is_spare { 1 } else { topology.nodes.len() };
+                (nodes, owning.len(), topology.epoch, own.map_or(0, |(_, own)| own.epoch))
             }
         };
         let fields = [
@@ -276,6 +280,11 @@ impl ClusterFace {
             || self.identity.shard_id.clone(),
             |(topology, shard)| topology.shards[shard].id.to_string(),
         )
+    }
+
+    /// True if the slot's keys come to this node one by one: CLUSTER SETSLOT slot IMPORTING.
+    pub fn imports(&self, slot: u16) -> bool {
+        self.standing().opened.importing.contains_key(&slot)
     }
 
     /// True if the slot is this node's shard's.

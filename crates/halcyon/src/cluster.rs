@@ -11,10 +11,10 @@
 //! | [`part`] | what actions do to the server |
 //! | [`kept`] | what is remembered from one start to the next |
 
-mod etcd;
+pub mod etcd;
 mod facts;
 mod kept;
-mod options;
+pub mod options;
 mod part;
 mod plane;
 mod seam;
@@ -39,7 +39,6 @@ use self::kept::{Kept, Memory};
 use self::options::Options;
 use self::part::ServerPart;
 use self::plane::{Knock, Mind};
-use self::seam::Face;
 use crate::shared::Shared;
 
 /// Between looks whether the data is loaded.

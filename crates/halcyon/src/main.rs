@@ -2,6 +2,7 @@
 
 mod check;
 mod cluster;
+mod cluster_tool;
 mod connection;
 mod courtesy;
 mod helpers;
@@ -29,6 +30,7 @@ static ALLOCATOR: store::alloc::Counting = store::alloc::Counting;
 const USAGE: &str = "\
 Usage: halcyon [/path/to/redis.conf] [--directive value ...] [-]
        halcyon check FILE|DIRECTORY ... [--fix]
+       halcyon cluster COMMAND ...
        halcyon -v or --version
        halcyon -h or --help
 
@@ -37,11 +39,15 @@ A file and options are as redis-server takes them; '-' reads directives from sta
 check looks through snapshots and append-only files and says whether they are whole; --fix cuts off what
 is not whole at the end of an append-only file. Its exit code is 0 if all can be loaded.
 
+cluster looks after a cluster on etcd: create, status, add-shard, remove-shard, move-slots, rebalance, failover,
+forget; 'halcyon cluster help' tells more.
+
 Examples:
        halcyon
        halcyon /etc/redis/redis.conf
        halcyon --port 7777 --requirepass secret
        halcyon --port 7000 --cluster-enabled yes
+       halcyon --port 7000 --cluster-enabled yes --cluster-etcd http://a:2379,http://b:2379 --cluster-name prod
        halcyon --port 0 --tls-port 6379 --tls-cert-file c.pem --tls-key-file k.pem --tls-ca-cert-file ca.pem
        halcyon --threads 4 --server-cpulist 0-3 --log-format json
 
@@ -67,6 +73,13 @@ fn main() -> ExitCode {
         Some(b"check") => match check::check(&args[1..], &mut |line| println!("{line}")) {
             Ok(true) => ExitCode::SUCCESS,
             Ok(false) => ExitCode::FAILURE,
+            Err(text) => {
+                eprintln!("{text}");
+                ExitCode::FAILURE
+            }
+        },
+        Some(b"cluster") => match cluster_tool::run(&args[1..]) {
+            Ok(()) => ExitCode::SUCCESS,
             Err(text) => {
                 eprintln!("{text}");
                 ExitCode::FAILURE

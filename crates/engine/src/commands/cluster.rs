@@ -14,7 +14,7 @@ use crate::reply::Reply;
 const DISABLED: Fault = Fault::Text("ERR This instance has cluster support disabled");
 
 /// An error if this is no cluster.
-fn enabled(ctx: &Ctx<'_>) -> CmdResult {
+pub(super) fn enabled(ctx: &Ctx<'_>) -> CmdResult {
     if ctx.server().cluster.enabled { Ok(()) } else { Err(DISABLED) }
 }
 

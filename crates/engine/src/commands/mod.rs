@@ -6,6 +6,7 @@ pub(crate) mod bits;
 pub mod client;
 pub mod client_list;
 pub mod cluster;
+pub mod cluster_changes;
 pub mod command;
 mod command_shape;
 pub mod config;

@@ -1,7 +1,7 @@
 //! Rows of the cluster commands.
 
 use super::{Categories, Command, Deprecated, Flags, Group};
-use crate::commands::cluster;
+use crate::commands::{cluster, cluster_changes};
 
 const OUTPUT: &[&str] = &["nondeterministic_output"];
 
@@ -13,6 +13,10 @@ const SUB: Command = Command {
     complexity: "O(1)",
     ..Command::BLANK
 };
+
+/// What the subcommands that change the cluster have in common.
+const CHANGE: Command =
+    Command { flags: Flags::ADMIN.union(Flags::STALE).union(Flags::NO_ASYNC_LOADING), ..SUB };
 
 /// What the commands that concern the connection have in common.
 const CONNECTION: Command = Command { categories: Categories::CONNECTION, arity: 1, ..SUB };
@@ -182,6 +186,124 @@ const SUBCOMMANDS: &[Command] = &[
         syntax: "node-id",
         run: cluster::count_failure_reports,
         ..SUB
+    },
+    Command {
+        name: "meet",
+        arity: -4,
+        summary: "Makes the node part of the cluster that another one is part of.",
+        syntax: "ip port [cluster-bus-port]",
+        run: cluster_changes::meet,
+        ..CHANGE
+    },
+    Command {
+        name: "addslots",
+        arity: -3,
+        complexity: "O(N) in the number of slots",
+        summary: "Gives slots that nobody owns to this node's shard.",
+        syntax: "slot [slot ...]",
+        run: cluster_changes::addslots,
+        ..CHANGE
+    },
+    Command {
+        name: "addslotsrange",
+        arity: -4,
+        since: "7.0.0",
+        complexity: "O(N) in the number of slots",
+        summary: "Gives ranges of slots that nobody owns to this node's shard.",
+        syntax: "start-slot end-slot [start-slot end-slot ...]",
+        run: cluster_changes::addslotsrange,
+        ..CHANGE
+    },
+    Command {
+        name: "delslots",
+        arity: -3,
+        complexity: "O(N) in the number of slots",
+        summary: "Takes slots from this node's shard.",
+        syntax: "slot [slot ...]",
+        run: cluster_changes::delslots,
+        ..CHANGE
+    },
+    Command {
+        name: "delslotsrange",
+        arity: -4,
+        since: "7.0.0",
+        complexity: "O(N) in the number of slots",
+        summary: "Takes ranges of slots from this node's shard.",
+        syntax: "start-slot end-slot [start-slot end-slot ...]",
+        run: cluster_changes::delslotsrange,
+        ..CHANGE
+    },
+    Command {
+        name: "flushslots",
+        arity: 2,
+        summary: "Takes all slots from this node's shard.",
+        run: cluster_changes::flushslots,
+        ..CHANGE
+    },
+    Command {
+        name: "setslot",
+        arity: -4,
+        summary: "Gives a slot to a node, or says that its keys are on their way.",
+        syntax: "slot <IMPORTING node-id | MIGRATING node-id | NODE node-id | STABLE>",
+        run: cluster_changes::setslot,
+        ..CHANGE
+    },
+    Command {
+        name: "replicate",
+        arity: 3,
+        summary: "Makes this node a replica of another.",
+        syntax: "node-id",
+        run: cluster_changes::replicate,
+        ..CHANGE
+    },
+    Command {
+        name: "forget",
+        arity: 3,
+        summary: "Removes a node from the cluster.",
+        syntax: "node-id",
+        run: cluster_changes::forget,
+        ..CHANGE
+    },
+    Command {
+        name: "reset",
+        arity: -2,
+        flags: Flags::ADMIN.union(Flags::NOSCRIPT).union(Flags::STALE),
+        complexity: "O(N) in the number of known nodes",
+        summary: "Takes this node out of its shard.",
+        syntax: "[HARD | SOFT]",
+        run: cluster_changes::reset,
+        ..CHANGE
+    },
+    Command {
+        name: "failover",
+        arity: -2,
+        summary: "Makes this replica the primary of its shard.",
+        syntax: "[FORCE | TAKEOVER]",
+        run: cluster_changes::failover,
+        ..CHANGE
+    },
+    Command {
+        name: "set-config-epoch",
+        arity: 3,
+        summary: "Sets the epoch of a new node.",
+        syntax: "config-epoch",
+        run: cluster_changes::set_config_epoch,
+        ..CHANGE
+    },
+    Command {
+        name: "bumpepoch",
+        arity: 2,
+        tips: OUTPUT,
+        summary: "Raises this node's epoch above all others.",
+        run: cluster_changes::bumpepoch,
+        ..CHANGE
+    },
+    Command {
+        name: "saveconfig",
+        arity: 2,
+        summary: "Writes cluster-config-file.",
+        run: cluster_changes::saveconfig,
+        ..CHANGE
     },
     Command {
         name: "help",

@@ -12,7 +12,7 @@ use cluster::topology::{Records, Topology};
 use super::facts;
 use super::kept::{Kept, Memory};
 use super::options::Options;
-use super::seam::{Face, Roles};
+use super::seam::Roles;
 use crate::shared::Shared;
 
 /// Between two writes of `cluster-config-file`, where only the revision has changed.

@@ -1,12 +1,8 @@
-//! What the loop asks of the server's roles and of its face.
-
-use std::sync::Arc;
+//! What the loop asks of the server's roles.
 
 use cluster::agent::Follower;
 use cluster::ids::{Life, Member, NodeId};
 use cluster::records::NodeRecord;
-use cluster::topology::Topology;
-use engine::cluster_face::ClusterFace;
 use engine::replication::replica::Primary;
 use engine::server::Server;
 
@@ -55,20 +51,4 @@ impl Roles for Server {
     fn cluster_hold(&self, _: Member) {}
     fn cluster_park(&self) {}
     fn cluster_release(&self) {}
-}
-
-/// The face.
-pub trait Face {
-    /// Route and answer by this.
-    fn install(&self, topology: Arc<Topology>);
-    /// Serve nothing.
-    fn refuse(&self, why: String);
-    /// Serve until then.
-    fn serve_until(&self, mono_us: u64);
-}
-
-impl Face for ClusterFace {
-    fn install(&self, _: Arc<Topology>) {}
-    fn refuse(&self, _: String) {}
-    fn serve_until(&self, _: u64) {}
 }

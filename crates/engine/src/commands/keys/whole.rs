@@ -203,6 +203,15 @@ pub(crate) fn empty(ctx: &mut Ctx<'_>, db: Option<usize>) -> usize {
     removed
 }
 
+/// Empties every database, and says so in the log, as FLUSHALL does; off the workers.
+pub(crate) fn empty_all(lane: &mut Lane<'_>) -> CmdResult {
+    lane.with_stripes(None, |ctx, _| {
+        empty(ctx, None);
+        ctx.effect(&[b"FLUSHALL"]);
+        Ok(())
+    })
+}
+
 pub(crate) fn swapdb(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     if ctx.server().config.bool("cluster-enabled") {
         return Err(Fault::Text("ERR SWAPDB is not allowed in cluster mode"));
