@@ -21,6 +21,7 @@ import listening  # noqa: F401
 import load  # noqa: F401
 import loading  # noqa: F401
 import memory  # noqa: F401
+import migrate  # noqa: F401
 import no_fork  # noqa: F401
 import no_fork_paths  # noqa: F401
 import persistence  # noqa: F401

@@ -146,6 +146,24 @@ pub const SCRIPT_THREADS: usize = 4;
 /// Threads that apply a primary's stream, at most.
 pub const APPLY_THREADS_MAX: usize = 4;
 
+/// Threads for commands that wait for another server (MIGRATE).
+pub const OUTGOING_THREADS: usize = 2;
+
+/// Connections to other servers that are kept for the next command that wants one.
+pub const LINKS_KEPT_MAX: usize = 64;
+
+/// Time for which such a connection is kept, in microseconds.
+pub const LINK_IDLE_US_MAX: u64 = 10_000_000;
+
+/// Keys that MIGRATE sends before it reads what the other server answered to them.
+pub const MIGRATE_WINDOW_KEYS: usize = 1024;
+
+/// Bytes that MIGRATE collects before it sends them.
+pub const MIGRATE_SEND_BYTES: usize = 64 * KIB;
+
+/// Longest line that another server answers MIGRATE with.
+pub const MIGRATE_LINE_BYTES_MAX: usize = 64 * KIB;
+
 /// Time that the code of a library may take to register its functions, in microseconds.
 pub const LIBRARY_LOAD_US: u64 = 500_000;
 

@@ -40,8 +40,19 @@ pub struct Deferred {
     pub observed: u64,
     /// The slot of its keys, in cluster mode.
     pub slot: Option<u16>,
-    /// It runs a script: that has threads of its own, as nobody knows how long it takes.
-    pub is_script: bool,
+    /// Which threads run it.
+    pub line: Line,
+}
+
+/// The threads that run jobs, by what these wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Line {
+    /// The long lane: for nothing.
+    Long,
+    /// Those for scripts, as nobody knows how long one takes, and for what waits for a disk.
+    Scripts,
+    /// Those that wait for other servers.
+    Outgoing,
 }
 
 /// A command that is run by the lane.
@@ -229,7 +240,7 @@ pub(crate) fn run_inline(ctx: &mut Ctx<'_>, job: Job, reply: &mut Reply<'_>) -> 
 
 /// Runs a job and returns its reply.
 pub fn run(server: &Server, worker: &mut Worker, deferred: Deferred) -> Output {
-    let Deferred { job, mut session, call, words, observed, slot, is_script: _ } = deferred;
+    let Deferred { job, mut session, call, words, observed, slot, line: _ } = deferred;
     worker.observed.take();
     worker.observed.raise(observed);
     let started = server.clock.now();

@@ -23,6 +23,7 @@ pub mod lanes;
 pub mod latency;
 pub mod letter;
 pub mod monitor;
+pub mod outgoing;
 pub mod output;
 pub mod persistence;
 pub mod propagation;

@@ -1,11 +1,13 @@
 //! What all workers share.
 
 use std::fmt::Display;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::time::Duration;
 
 use base::clock::{Clock, Now};
-use base::limits::{APPLY_THREADS_MAX, LOG_RING_BYTES, LOG_SEGMENT_BYTES, SCRIPT_THREADS};
+use base::limits::{APPLY_THREADS_MAX, LOG_RING_BYTES, LOG_SEGMENT_BYTES, OUTGOING_THREADS, SCRIPT_THREADS};
 use cluster::agent::Ask;
 use journal::log::{Log, LogLimits};
 use parking_lot::Mutex;
@@ -20,6 +22,7 @@ use crate::ctx::Event;
 use crate::gates::Gates;
 use crate::letter::Letter;
 use crate::monitor::Monitors;
+use crate::outgoing::{Link, Links, Target};
 use crate::persistence::{
     Persistence, loading::LoadedKey, replaying::Replayer, rewriting::Rewritten, saving::Save,
 };
@@ -225,6 +228,11 @@ pub trait Host: Send + Sync {
     fn save_cluster_config(&self) -> Result<(), String> {
         Ok(())
     }
+    /// Connects to another server, over TLS if `tls-cluster` says so. Takes no longer than `patience`, which is also that of
+    /// the link.
+    fn connect(&self, _: &Server, _: &Target, _patience: Duration) -> io::Result<Box<dyn Link>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
     /// CPU time of the process so far.
     fn cpu_seconds(&self) -> CpuSeconds;
     /// Resident bytes of the process.
@@ -254,6 +262,8 @@ pub struct NoHost {
     pub file: Arc<Mutex<Vec<u8>>>,
     /// What was told of changes of primaries.
     pub handed_over: Arc<Mutex<Vec<bool>>>,
+    /// The connections that can be made, the last first.
+    pub links: Arc<Mutex<Vec<Box<dyn Link>>>>,
 }
 
 impl Host for NoHost {
@@ -302,6 +312,9 @@ impl Host for NoHost {
         }
     }
     fn save_in_background(&self) {}
+    fn connect(&self, _: &Server, _: &Target, _: Duration) -> io::Result<Box<dyn Link>> {
+        self.links.lock().pop().ok_or_else(|| io::ErrorKind::TimedOut.into())
+    }
     fn cpu_seconds(&self) -> CpuSeconds {
         CpuSeconds::default()
     }
@@ -344,7 +357,7 @@ pub struct Server {
     /// Where time comes from.
     pub clock: Box<dyn Clock>,
     /// Counters of each worker, then of the long lane, then of each thread for scripts, then of each that applies a
-    /// primary's stream.
+    /// primary's stream, then of each that waits for other servers.
     pub stats: Vec<Arc<WorkerStats>>,
     /// Error replies by code.
     pub errors: ErrorStats,
@@ -378,6 +391,8 @@ pub struct Server {
     pub exceeded: crate::eviction::Exceeded,
     /// What clients see of the cluster, and what requests are routed by.
     pub cluster: crate::cluster_face::ClusterFace,
+    /// Connections to other servers that nobody uses just now.
+    pub links: Links,
     /// Clients that wait for keys.
     pub waiters: Waiters,
     /// Keys that transactions depend on.
@@ -421,7 +436,7 @@ impl Server {
             registry,
             acl: Acl::new(&config, registry)?,
             clients: Clients::default(),
-            stats: (0..=workers + SCRIPT_THREADS + APPLY_THREADS_MAX)
+            stats: (0..=workers + SCRIPT_THREADS + APPLY_THREADS_MAX + OUTGOING_THREADS)
                 .map(|_| Arc::new(WorkerStats::new(registry.len())))
                 .collect(),
             errors: ErrorStats::default(),
@@ -438,6 +453,7 @@ impl Server {
             monitors: Monitors::default(),
             exceeded: crate::eviction::Exceeded::default(),
             cluster,
+            links: Links::default(),
             waiters: Waiters::default(),
             watches: Watches::default(),
             channels: Channels::default(),

@@ -126,6 +126,7 @@ pub(crate) fn secrets(command: &str, args: Args<'_>) -> Vec<usize> {
                 |name: &[u8]| directives::find(name).is_some_and(|row| row.flags.contains(Flags::SENSITIVE));
             secrets.extend((2..args.len()).step_by(2).filter(|at| is_secret(args.at(*at))).map(|at| at + 1));
         }
+        "migrate" => secrets = crate::commands::migrate::secrets(args),
         _ => {}
     }
     secrets

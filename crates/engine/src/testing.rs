@@ -12,6 +12,7 @@ use crate::config::Config;
 use crate::dispatch::{Progress, Stop, run_batch};
 use crate::lane;
 use crate::letter::Letter;
+use crate::outgoing::Link;
 use crate::output::Output;
 use crate::propagation::LogReader;
 use crate::pubsub::{leave_shard, left_shards};
@@ -116,6 +117,15 @@ impl Harness {
         }
     }
 
+    /// Another worker of the same server, for what happens meanwhile.
+    pub fn sharing(other: &Harness) -> Harness {
+        let (server, clock) = (other.server.clone(), other.clock.clone());
+        let worker = Worker::new(0, server.stats[0].clone(), 2, clock.now());
+        let session = connect(&server, &clock, 0);
+        let host = other.host.clone();
+        Harness { server, worker, session, others: vec![None], at: 0, host, clock, deferred: 0, feed: None }
+    }
+
     /// Has another connection send from now on; it is made if there is none of this number. The first is 0.
     pub fn on(&mut self, number: usize) -> &mut Harness {
         while self.others.len() <= number {
@@ -155,6 +165,11 @@ impl Harness {
             }
         }
         show_all(&sent)
+    }
+
+    /// The next command that wants a connection to another server gets this one, before those that were given sooner.
+    pub fn give_link(&mut self, link: Box<dyn Link>) {
+        self.host.links.lock().push(link);
     }
 
     /// Makes a push for each subscriber of each message, and looks at what connections listen to, as the worker does.

@@ -51,7 +51,6 @@ const MISSING: &[(&str, &[&str])] = &[
             "cluster|replicas",
             "cluster|slaves",
             "cluster|links",
-            "migrate",
         ],
     ),
     (

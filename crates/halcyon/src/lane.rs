@@ -1,4 +1,4 @@
-//! The threads that work off the workers: the long lane, and those for scripts.
+//! The threads that work off the workers: the long lane, those for scripts, and those that wait for other servers.
 
 use std::sync::Arc;
 

@@ -12,6 +12,7 @@ mod logging;
 mod machine;
 mod mailbox;
 mod no_fork;
+mod outgoing;
 mod persistence;
 mod placement;
 mod replication;

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use base::clock::SystemClock;
-use base::limits::{SCRIPT_THREADS, THREAD_STACK_BYTES};
+use base::limits::{APPLY_THREADS_MAX, OUTGOING_THREADS, SCRIPT_THREADS, THREAD_STACK_BYTES};
 use engine::cluster_face::Identity;
 use engine::config::Config;
 use engine::replication::replica::Primary;
@@ -92,6 +92,7 @@ pub fn serve(args: &[Vec<u8>]) -> Result<(), String> {
         link.clone(),
         threads.clone(),
         door.clone(),
+        tls.clone(),
     );
     let followers = (relevel, tls.clone(), listeners.clone(), journal.clone(), door.clone());
     config.set_applier(Box::new(move |config, changed| apply(config, changed, &followers)));
@@ -253,7 +254,7 @@ fn describe_process(workers: usize, is_fork_forbidden: bool) -> Process {
 
 fn start_background(
     shared: &Arc<Shared>,
-    [lane_tasks, script_tasks]: [Receiver<LaneTask>; 2],
+    [lane_tasks, script_tasks, outgoing_tasks]: [Receiver<LaneTask>; 3],
     background_wanted: Receiver<Background>,
     crew: &Crew,
 ) -> Result<(), String> {
@@ -288,6 +289,14 @@ fn start_background(
         spawn(&format!("script-{number}"), crew, move || {
             let index = for_scripts.mailboxes.len() + 1 + number;
             lane::run(&for_scripts, index, || next_task(&tasks), random());
+        })?;
+    }
+    let outgoing_tasks = Arc::new(Mutex::new(outgoing_tasks));
+    for number in 0..OUTGOING_THREADS {
+        let (shared, tasks) = (shared.clone(), outgoing_tasks.clone());
+        spawn(&format!("outgoing-{number}"), crew, move || {
+            let index = shared.mailboxes.len() + 1 + SCRIPT_THREADS + APPLY_THREADS_MAX + number;
+            lane::run(&shared, index, || next_task(&tasks), random());
         })?;
     }
     Ok(())
@@ -440,6 +449,7 @@ fn supervise(
                 shared.server.sample();
                 shared.server.check_failover(shared.server.clock.now());
                 shared.server.tend_replicas();
+                shared.server.links.close_idle(shared.server.clock.now().mono_us);
                 shared.server.check_save_points(shared.server.clock.now().unix_ms / 1000);
             }
             Err(RecvTimeoutError::Disconnected) => break,

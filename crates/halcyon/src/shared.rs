@@ -1,16 +1,18 @@
 //! What the threads of the process share, and how they reach each other.
 
 use std::fmt::Display;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
 
 use cluster::agent::Ask;
 use engine::clients::Client;
 use engine::lane::Deferred;
 use engine::letter::Letter;
+use engine::outgoing::{Link, Target};
 use engine::persistence::replaying::Replayer;
 use engine::persistence::rewriting::Rewritten;
 use engine::persistence::saving::Save;
@@ -23,6 +25,7 @@ use crate::cluster::Door;
 use crate::connection::Connection;
 use crate::listeners::Listeners;
 use crate::mailbox;
+use crate::outgoing::{Socket, Unconnected, Wanted};
 use crate::persistence;
 use crate::persistence::journal_thread::{Journal, Rewrite};
 use crate::placement::Threads;
@@ -72,6 +75,8 @@ pub struct Shared {
     pub threads: Arc<Threads>,
     /// The way to the threads for scripts.
     pub scripts: Sender<LaneTask>,
+    /// The way to the threads that wait for other servers.
+    pub outgoing: Sender<LaneTask>,
     /// Workers that are to be woken when the files have got on with the log.
     pub log_waiters: Arc<LogWaiters>,
     /// Set once, when the process is to end.
@@ -79,7 +84,8 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// What all threads share, and the other ends of the queues of the lane and of the threads for scripts.
+    /// What all threads share, and the other ends of the queues of the lane, of the threads for scripts, and of
+    /// those that wait for other servers.
     pub fn new(
         server: Server,
         mailboxes: Arc<[Mailbox]>,
@@ -87,8 +93,9 @@ impl Shared {
         listeners: Arc<Listeners>,
         tls: Arc<Tls>,
         threads: Arc<Threads>,
-    ) -> (Arc<Shared>, [Receiver<LaneTask>; 2]) {
+    ) -> (Arc<Shared>, [Receiver<LaneTask>; 3]) {
         let ((lane, lane_tasks), (scripts, script_tasks)) = (channel(), channel());
+        let (outgoing, outgoing_tasks) = channel();
         let loads = mailboxes.iter().map(|_| AtomicUsize::new(0)).collect();
         let are_waiting = mailboxes.iter().map(|_| AtomicBool::new(false)).collect();
         let log_waiters = Arc::new(LogWaiters { are_waiting, mailboxes: mailboxes.clone() });
@@ -101,10 +108,11 @@ impl Shared {
             tls,
             threads,
             scripts,
+            outgoing,
             log_waiters,
             stopping,
         };
-        (Arc::new(shared), [lane_tasks, script_tasks])
+        (Arc::new(shared), [lane_tasks, script_tasks, outgoing_tasks])
     }
 
     /// Has this worker woken when the log is safer than it is, once; whatever is in it now is to be on the disk soon, if
@@ -152,6 +160,7 @@ pub struct ProcessHost {
     link: Arc<LinkControl>,
     threads: Arc<Threads>,
     cluster: Door,
+    tls: Arc<Tls>,
     page_bytes: u64,
 }
 
@@ -168,7 +177,7 @@ pub enum Background {
 
 impl ProcessHost {
     /// A host over these letter boxes, which asks for saves through `background`, has the thread of the link look
-    /// through `link`, and asks the cluster through `cluster`.
+    /// through `link`, asks the cluster through `cluster`, and connects over `tls`.
     pub fn new(
         mailboxes: Arc<[Mailbox]>,
         background: Sender<Background>,
@@ -177,6 +186,7 @@ impl ProcessHost {
         link: Arc<LinkControl>,
         threads: Arc<Threads>,
         cluster: Door,
+        tls: Arc<Tls>,
     ) -> ProcessHost {
         let page_bytes = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE);
         let page_bytes =
@@ -190,6 +200,7 @@ impl ProcessHost {
             link,
             threads,
             cluster,
+            tls,
             page_bytes,
         }
     }
@@ -303,6 +314,18 @@ impl Host for ProcessHost {
 
     fn save_cluster_config(&self) -> Result<(), String> {
         self.cluster.save()
+    }
+
+    fn connect(&self, server: &Server, target: &Target, patience: Duration) -> io::Result<Box<dyn Link>> {
+        let is_over_tls = server.config.bool("tls-cluster");
+        let wanted = Wanted { patience, read_wait: patience, is_undelayed: true, is_over_tls };
+        match Socket::connect(&server.config, &self.tls, target, &wanted) {
+            Ok((socket, _)) => Ok(Box::new(socket)),
+            Err(Unconnected::Address(error)) => Err(error),
+            // What went wrong later is none of those by which it is told that nobody listens.
+            Err(Unconnected::Handshake(error)) => Err(io::Error::other(error)),
+            Err(Unconnected::Name(reason) | Unconnected::Other(reason)) => Err(io::Error::other(reason)),
+        }
     }
 
     fn cpu_seconds(&self) -> CpuSeconds {

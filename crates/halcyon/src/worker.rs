@@ -20,6 +20,7 @@ use base::limits::{
 };
 use engine::config::OutputBufferLimits;
 use engine::dispatch::{Stop, run_batch};
+use engine::lane::Line;
 use engine::worker::Worker as Engine;
 use mio::{Events, Poll, Token};
 use resp::{Batch, DecodeLimits};
@@ -514,7 +515,11 @@ impl Worker {
                 let deferred =
                     self.engine.deferred.take().expect("deferred-job: the dispatcher reported one");
                 let task = LaneTask { deferred, worker: self.index, token };
-                let lane = if task.deferred.is_script { &self.shared.scripts } else { &self.shared.lane };
+                let lane = match task.deferred.line {
+                    Line::Long => &self.shared.lane,
+                    Line::Scripts => &self.shared.scripts,
+                    Line::Outgoing => &self.shared.outgoing,
+                };
                 lane.send(task).expect("lane-alive: the long lane outlives the workers");
             }
         }

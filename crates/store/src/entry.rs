@@ -431,6 +431,15 @@ pub enum OwnedValue {
 }
 
 impl OwnedValue {
+    /// True only if nothing was written between the two copies, or the same short string was.
+    pub fn is_same(&self, other: &OwnedValue) -> bool {
+        match (self, other) {
+            (OwnedValue::Inline(a, _), OwnedValue::Inline(b, _)) => a == b,
+            (OwnedValue::Object(a), OwnedValue::Object(b)) => a.is_same(b),
+            _ => false,
+        }
+    }
+
     /// A string of any length.
     pub fn string(bytes: &[u8]) -> OwnedValue {
         if bytes.len() <= INLINE_BYTES_MAX {

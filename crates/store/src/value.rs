@@ -104,6 +104,19 @@ impl Value {
         }
     }
 
+    /// True only if both are clones between which nothing was written; O(1).
+    pub fn is_same(&self, other: &Value) -> bool {
+        match (self, other) {
+            (Value::Str(a), Value::Str(b)) => a.is_same(b),
+            (Value::List(a), Value::List(b)) => a.is_same(b),
+            (Value::Set(a), Value::Set(b)) => a.is_same(b),
+            (Value::ZSet(a), Value::ZSet(b)) => a.is_same(b),
+            (Value::Hash(a), Value::Hash(b)) => a.is_same(b),
+            (Value::Stream(a), Value::Stream(b)) => a.is_same(b),
+            _ => false,
+        }
+    }
+
     /// Heap bytes of the value, estimated in O(1).
     pub fn memory_bytes(&self) -> usize {
         match self {

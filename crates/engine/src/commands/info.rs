@@ -373,10 +373,9 @@ fn stats(source: &Source<'_>, fields: &mut Fields) {
     fields.add("pubsub_channels", server.channels.used(Space::Channel));
     fields.add("pubsub_patterns", server.channels.used(Space::Pattern));
     fields.add("pubsubshard_channels", server.channels.used(Space::Shard));
+    fields.add_zeros(&["latest_fork_usec", "total_forks"]);
+    fields.add("migrate_cached_sockets", server.links.len());
     fields.add_zeros(&[
-        "latest_fork_usec",
-        "total_forks",
-        "migrate_cached_sockets",
         "slave_expires_tracked_keys",
         "active_defrag_hits",
         "active_defrag_misses",

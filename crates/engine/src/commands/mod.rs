@@ -24,6 +24,7 @@ pub mod latency;
 pub mod latency_report;
 pub mod lists;
 pub mod memory;
+pub(crate) mod migrate;
 pub mod persistence;
 pub mod pubsub;
 mod random;

@@ -14,7 +14,7 @@ use crate::cluster_face::routing;
 use crate::ctx::Ctx;
 use crate::dispatch::times_each;
 use crate::fault::{CmdResult, Fault};
-use crate::lane::Lane;
+use crate::lane::{Lane, Line};
 use crate::reply::Reply;
 use crate::server::Server;
 use crate::table::{CommandInfo, Flags};
@@ -105,7 +105,9 @@ pub(crate) fn exec(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Cmd
     ctx.session().tell_transaction();
     if is_heavy(ctx, &transaction) {
         ctx.release();
-        ctx.defer(move |lane: &mut Lane<'_>| {
+        let is_outgoing = transaction.flags().contains(Flags::OUTGOING);
+        let line = if is_outgoing { Line::Outgoing } else { Line::Long };
+        ctx.defer_to(line, move |lane: &mut Lane<'_>| {
             let stripes = transaction.stripes().map(take);
             lane.with_stripes(stripes, |ctx, reply| {
                 if let Err(fault) = routing::recheck_queue(ctx, &transaction) {
@@ -239,7 +241,7 @@ fn has_left(server: &Server, key: &[u8]) -> bool {
     }
 }
 
-/// True if a queued command may visit more elements than a worker's turn allows. Only a queue in which every command
+/// True if a queued command may visit more elements than a worker's turn allows, or waits for another server. Only a queue in which every command
 /// names its keys is looked at: what changes the connection itself has to run where that lives.
 fn is_heavy(ctx: &mut Ctx<'_>, transaction: &Transaction) -> bool {
     if transaction.is_swift() {
@@ -248,6 +250,9 @@ fn is_heavy(ctx: &mut Ctx<'_>, transaction: &Transaction) -> bool {
     let (registry, db) = (ctx.server().registry, ctx.db());
     if !transaction.commands(registry).all(|command| command.info.has_keys()) {
         return false;
+    }
+    if transaction.flags().contains(Flags::OUTGOING) {
+        return true;
     }
     let is_slow = |info: &CommandInfo| !info.spec.flags.intersects(Flags::FAST | Flags::BRIEF);
     transaction.commands(registry).filter(|command| is_slow(command.info)).any(|command| {

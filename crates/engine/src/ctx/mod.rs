@@ -15,7 +15,7 @@ use store::{
 };
 
 use crate::fault::{CmdResult, Fault};
-use crate::lane::{Deferred, Lane};
+use crate::lane::{Deferred, Lane, Line};
 use crate::pubsub::EventMask;
 use crate::server::Server;
 use crate::session::Session;
@@ -450,7 +450,7 @@ impl<'a> Ctx<'a> {
             words: None,
             observed: 0,
             slot: None,
-            is_script: false,
+            line: Line::Long,
         });
     }
 }

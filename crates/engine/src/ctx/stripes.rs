@@ -5,7 +5,7 @@ use store::{Locked, OwnedEntry};
 
 use super::Ctx;
 use crate::fault::CmdResult;
-use crate::lane::Lane;
+use crate::lane::{Lane, Line};
 use crate::reach::Reach;
 use crate::table::{CommandInfo, Flags};
 
@@ -54,8 +54,17 @@ impl<'a> Ctx<'a> {
 
     /// As [`Ctx::defer`], on a thread for scripts.
     pub(crate) fn defer_script(&mut self, job: impl FnOnce(&mut Lane<'_>) -> CmdResult + Send + 'static) {
+        self.defer_to(Line::Scripts, job);
+    }
+
+    /// As [`Ctx::defer`], on one of these threads.
+    pub(crate) fn defer_to(
+        &mut self,
+        line: Line,
+        job: impl FnOnce(&mut Lane<'_>) -> CmdResult + Send + 'static,
+    ) {
         self.defer(job);
-        self.worker.deferred.iter_mut().for_each(|deferred| deferred.is_script = true);
+        self.worker.deferred.iter_mut().for_each(|deferred| deferred.line = line);
     }
 
     /// Gives a key back what it held before a script that is given up wrote it.
@@ -82,7 +91,9 @@ impl<'a> Ctx<'a> {
         if self.locked.as_ref().is_some_and(Locked::covers_all) {
             return true;
         }
-        if info.needs_all_stripes(args) || info.spec.flags.contains(Flags::WHOLE_KEYSPACE) {
+        // What another server has done cannot be put back: a script that asks one must not be given up any more.
+        let is_final = info.spec.flags.contains(Flags::OUTGOING);
+        if is_final || info.needs_all_stripes(args) || info.spec.flags.contains(Flags::WHOLE_KEYSPACE) {
             return false;
         }
         let mut reach = std::mem::take(&mut self.worker.reach);

@@ -5,7 +5,7 @@ use super::{
     ONE_RW_ACCESS_UPDATE, ONE_RW_UPDATE,
 };
 use crate::commands::keys::{self, dump, expiry, object, whole};
-use crate::commands::sort;
+use crate::commands::{migrate, sort};
 
 const RO_ACCESS: KeyAccess = KeyAccess::RO.union(KeyAccess::ACCESS);
 const RW_ACCESS_DELETE: KeyAccess = KeyAccess::RW.union(KeyAccess::ACCESS).union(KeyAccess::DELETE);
@@ -34,6 +34,15 @@ const SORT_KEYS: &[KeySpec] = &[KeySpec::one(RO_ACCESS, 1), PATTERN_KEYS, STORE_
 const SORT_RO_KEYS: &[KeySpec] = &[KeySpec::one(RO_ACCESS, 1), PATTERN_KEYS];
 const SORT_CATEGORIES: Categories =
     Categories::SET.union(Categories::SORTEDSET).union(Categories::LIST).union(Categories::DANGEROUS);
+const MIGRATE_KEYS: &[KeySpec] = &[
+    KeySpec::one(RW_ACCESS_DELETE, 3),
+    KeySpec {
+        access: RW_ACCESS_DELETE.union(KeyAccess::INCOMPLETE),
+        begin: Begin::Keyword("KEYS", -2),
+        find: Find::Range { last: -1, step: 1, limit: 0 },
+        notes: "",
+    },
+];
 const OBJECT_KEY: &[KeySpec] = &[KeySpec::one(KeyAccess::RO, 2)];
 
 const RESTORE_SYNTAX: &str =
@@ -277,6 +286,21 @@ pub const ROWS: &[Command] = &[
         summary: "RESTORE, for a slot that is being moved here.",
         syntax: RESTORE_SYNTAX,
         run: dump::restore,
+        ..Command::BLANK
+    },
+    Command {
+        name: "migrate",
+        arity: -6,
+        flags: Flags::WRITE.union(Flags::OUTGOING),
+        keys: MIGRATE_KEYS,
+        find_keys: Some(migrate::find_migrated_keys),
+        categories: Categories::KEYSPACE.union(Categories::DANGEROUS),
+        tips: &["nondeterministic_output"],
+        since: "2.6.0",
+        complexity: "O(N) in the number of keys and the size of their values",
+        summary: "Moves keys to another server, which takes them as RESTORE does.",
+        syntax: "host port <key | \"\"> destination-db timeout [COPY] [REPLACE] [AUTH password | AUTH2 username password] [KEYS key [key ...]]",
+        run: migrate::migrate,
         ..Command::BLANK
     },
     Command {

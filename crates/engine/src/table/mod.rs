@@ -91,6 +91,8 @@ bitflags! {
         const OUTSIDE_MULTI = 1 << 27;
         /// Allowed on a RESP2 connection that has subscribed.
         const SUBSCRIBED = 1 << 28;
+        /// Waits for another server, and so never runs on a worker.
+        const OUTGOING = 1 << 29;
         /// As quick as what `FAST` marks, though Redis does not mark it: timed with its batch, not alone.
         const BRIEF = 1 << 25;
     }

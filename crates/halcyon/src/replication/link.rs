@@ -13,7 +13,7 @@ use parking_lot::{Condvar, Mutex};
 use resp::write_command;
 
 use super::link_apply::Appliers;
-use super::link_socket::Socket;
+use super::link_socket::{self, Socket};
 use super::link_sync;
 use crate::courtesy;
 use crate::shared::Shared;
@@ -118,7 +118,7 @@ impl<'s> Link<'s> {
         let server = &shared.server;
         let now_ms = server.clock.now().unix_ms;
         server.replication.following.set_link(plan.term, LinkState::Connecting, now_ms);
-        let (socket, tcp) = Socket::connect(shared, &plan.primary)?;
+        let (socket, tcp) = link_socket::connect(shared, &plan.primary)?;
         let peer = tcp.peer_addr().and_then(|peer| tcp.local_addr().map(|local| Peer::tcp(peer, local)));
         let peer = peer.map_err(|error| error.to_string())?;
         *control.socket.lock() = Some((plan.term, tcp));
