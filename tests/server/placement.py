@@ -5,13 +5,17 @@ import os
 import platform
 import socket
 import tempfile
+import time
 
 from harness import PATIENCE_S, Client, Server, Skip, check, expect, wait_until
 from no_fork import threads
+from peers import Peer, programs
 
 # Since this, Linux keeps connections on the CPU that a listening socket asks for.
 STEERING_LINUX = (6, 2)
 CONNECTIONS = 25
+# As many as one worker may have beside another that has none, or one, and far more than that.
+FEW_CONNECTIONS, MANY_CONNECTIONS = 15, 90
 
 
 def two_cpus():
@@ -174,10 +178,14 @@ def placement_apart():
                 assert worker == fields["placement_worker0"]["cpus"] and worker != str(busy), worker
 
 
+def need_steering():
+    if tuple(int(part) for part in platform.release().split(".")[:2]) < STEERING_LINUX:
+        raise Skip(f"Linux {platform.release()} does not steer")
+
+
 @check
 def placement_steered():
     """server-cpulist auto: where queues match workers, a connection is the worker's on the CPU that it arrives on"""
-    version = tuple(int(part) for part in platform.release().split(".")[:2])
     cpus = two_cpus()
     with made_up_machine(cpus) as root:
         auto = ["--server-cpulist", "auto", "--machine-root", root]
@@ -185,8 +193,7 @@ def placement_steered():
             expect_auto(placement(admin))
             expect([placement(admin)[name] for name in ["placement_rule", "placement_steered"]], ["steered", "1"])
             expect_bound(server, {"worker-0": str(cpus[0]), "worker-1": str(cpus[1])})
-            if version < STEERING_LINUX:
-                raise Skip(f"Linux {platform.release()} does not steer")
+            need_steering()
             for _ in range(2):
                 for worker, cpu in enumerate(cpus):
                     expect_steered(server, admin, worker, cpu)
@@ -198,20 +205,76 @@ def placement_steered():
                 server.port = port
 
 
-def expect_steered(server, admin, worker, cpu):
-    """Connections from one CPU, where those of this machine arrive as well, are all that worker's."""
-    count = lambda: [
-        (int(fields["accepted_near"]), int(fields["accepted_far"]))
-        for fields in [placement(admin)[f"placement_worker{number}"] for number in range(2)]
-    ]
-    before, own = count(), os.sched_getaffinity(0)
+def by_worker(client, *names):
+    """These fields of each of two workers."""
+    fields = placement(client)
+    return [[int(fields[f"placement_worker{number}"][name]) for name in names] for number in range(2)]
+
+
+@contextlib.contextmanager
+def connected_from(server, cpu, count):
+    """So many connections from one CPU, where those of this machine arrive as well."""
+    own = os.sched_getaffinity(0)
     with contextlib.ExitStack() as stack:
         os.sched_setaffinity(0, {cpu})
         try:
-            for _ in range(CONNECTIONS):
+            for _ in range(count):
                 connection = socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S)
                 expect(stack.enter_context(Client(connection)).call("PING"), "PONG")
         finally:
             os.sched_setaffinity(0, own)
-        before[worker] = (before[worker][0] + CONNECTIONS, before[worker][1])
-        expect(count(), before, f"connections from CPU {cpu}, accepted near and far by each worker")
+        yield
+
+
+def expect_steered(server, admin, worker, cpu):
+    before = by_worker(admin, "accepted_near", "accepted_far")
+    with connected_from(server, cpu, CONNECTIONS):
+        before[worker][0] += CONNECTIONS
+        about = f"connections from CPU {cpu}, accepted near and far by each worker"
+        expect(by_worker(admin, "accepted_near", "accepted_far"), before, about)
+
+
+@check
+def placement_steered_and_balanced():
+    """server-cpulist auto: what was steered stays, but for a load that would leave other workers with little to do"""
+    cpus = two_cpus()
+    with made_up_machine(cpus) as root:
+        auto = ["--server-cpulist", "auto", "--machine-root", root]
+        with Server(*auto, threads=2) as server, server.connect() as admin:
+            expect_auto(placement(admin))
+            need_steering()
+            loads = lambda: [load for load, in by_worker(admin, "connections")]
+            idle = loads()
+            expect(sum(idle), 1, "connections")
+            with connected_from(server, cpus[0], FEW_CONNECTIONS):
+                few = loads()
+                expect(few, [idle[0] + FEW_CONNECTIONS, idle[1]], "connections of each worker")
+                # Longer than a connection has to be there before it may be moved.
+                time.sleep(2.5)
+                expect(loads(), few, "connections of each worker, a while later")
+            with connected_from(server, cpus[0], MANY_CONNECTIONS):
+                wait_until(lambda: loads()[1] >= MANY_CONNECTIONS // 3, "a share for the other worker")
+
+
+@check
+def placement_lists_as_redis():
+    """Lists of CPUs, odd ones among them, are those that redis-server makes of them"""
+    first, second = two_cpus()
+    forms = [
+        "{a}", "{b}", "{a},{b}", "{a}-{b}", "{a}-{b}:7", "{b},{a}-{b}:1", "{b}-{a}", "{a}-", "{a},", ",{a}", "{a},,{b}",
+        " {b}", "{b} ", "{a}, {b}", "{b}x", "{a}x,{b}", "{a}:2", "{a}:2,{b}", "{a}x-{b}", "{a}-{b}:0", "{a}-{b}:",
+        "{b},4000", "4000", "x",
+    ]
+    path = programs().get("redis-server")
+    if not path:
+        raise Skip("there is no redis-server")
+    for given in [form.format(a=first, b=second) for form in forms]:
+        with Peer(path, "--server_cpulist", given) as peer:
+            main = next(thread for thread in threads(peer) if thread["Name"] == "redis-server")
+            wanted = main["Cpus_allowed_list"]
+        with Server("--server_cpulist", given, threads=0) as server:
+            expect_bound(server, {"long-lane": wanted})
+            workers = {cpus for name, cpus in bound(server).items() if name.startswith("worker-")}
+            if workers != {free_list()}:
+                workers = {bound_list(map(int, workers))}
+            expect(workers, {wanted}, f"CPUs of the workers by {given!r}")

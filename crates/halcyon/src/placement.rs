@@ -14,7 +14,7 @@ mod read;
 use std::fmt::Display;
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
@@ -69,6 +69,8 @@ pub struct Threads {
 struct Seat {
     /// Whether it is bound to its CPUs.
     is_bound: AtomicBool,
+    /// Connections that it has.
+    load: AtomicUsize,
     /// Connections that it accepted on the CPU that had received them, and others: counted where that is what is
     /// wanted.
     near: AtomicU64,
@@ -106,6 +108,11 @@ impl Threads {
     /// How many workers there are to be.
     pub fn workers(&self) -> usize {
         self.seats.len()
+    }
+
+    /// How many connections a worker has: counted by the worker.
+    pub fn load(&self, worker: usize) -> &AtomicUsize {
+        &self.seats[worker].load
     }
 
     /// For each worker the CPU whose connections it is to get, where they are steered.
@@ -196,8 +203,10 @@ impl Threads {
             let node = cpus.first().and_then(|cpu| machine.places.get(cpu)).map_or(0, |place| place.node);
             let (is_bound, cpus) = (u8::from(seat.is_bound.load(Relaxed)), printed(cpus, " "));
             let (near, far) = (seat.near.load(Relaxed), seat.far.load(Relaxed));
-            let value =
-                format!("cpus={cpus},bound={is_bound},node={node},accepted_near={near},accepted_far={far}");
+            let load = seat.load.load(Relaxed);
+            let value = format!(
+                "cpus={cpus},bound={is_bound},node={node},connections={load},accepted_near={near},accepted_far={far}"
+            );
             add(&format!("placement_worker{number}"), &value);
         }
     }

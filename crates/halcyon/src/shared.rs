@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
@@ -63,8 +63,6 @@ pub struct Shared {
     pub server: Server,
     /// Each worker's letter box.
     pub mailboxes: Arc<[Mailbox]>,
-    /// Connections of each worker.
-    pub loads: Box<[AtomicUsize]>,
     /// The way to the long lane.
     pub lane: Sender<LaneTask>,
     /// What is listened on.
@@ -96,13 +94,11 @@ impl Shared {
     ) -> (Arc<Shared>, [Receiver<LaneTask>; 3]) {
         let ((lane, lane_tasks), (scripts, script_tasks)) = (channel(), channel());
         let (outgoing, outgoing_tasks) = channel();
-        let loads = mailboxes.iter().map(|_| AtomicUsize::new(0)).collect();
         let are_waiting = mailboxes.iter().map(|_| AtomicBool::new(false)).collect();
         let log_waiters = Arc::new(LogWaiters { are_waiting, mailboxes: mailboxes.clone() });
         let shared = Shared {
             server,
             mailboxes,
-            loads,
             lane,
             listeners,
             tls,

@@ -148,7 +148,7 @@ impl Worker {
             self.handshakes.begin(token, client.id, self.engine.now.mono_us);
         }
         self.connections.insert(Some(connection));
-        self.shared.loads[self.index].fetch_add(1, Relaxed);
+        self.shared.threads.load(self.index).fetch_add(1, Relaxed);
         self.turn(token);
     }
 
@@ -157,7 +157,7 @@ impl Worker {
         connection.stream.farewell();
         self.connections.remove(token);
         self.feeds.forget(token);
-        self.shared.loads[self.index].fetch_sub(1, Relaxed);
+        self.shared.threads.load(self.index).fetch_sub(1, Relaxed);
         self.shared.server.disconnect(&mut self.engine, &mut connection.session);
         if let Some(deadline_us) = connection.waiter.take().and_then(|waiter| waiter.deadline_us) {
             self.deadlines.remove(&(deadline_us, token, connection.session.client.id));

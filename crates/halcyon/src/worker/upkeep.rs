@@ -148,13 +148,12 @@ impl Worker {
 
     /// Gives long-lived idle connections to the least loaded worker when this one has many more.
     pub(super) fn balance(&mut self) {
-        let loads: Vec<usize> = self.shared.loads.iter().map(|load| load.load(Relaxed)).collect();
-        let mine = loads[self.index];
-        let Some((target, least)) = loads.into_iter().enumerate().min_by_key(|(_, load)| *load) else {
-            return;
-        };
+        let threads = &self.shared.threads;
+        let mine = threads.load(self.index).load(Relaxed);
+        let loads = (0..threads.workers()).map(|worker| (threads.load(worker).load(Relaxed), worker));
+        let Some((least, target)) = loads.min() else { return };
         // A connection that was steered here belongs here, unless the steering leaves others with little to do.
-        let (share, few) = if self.shared.threads.are_steered() { (1, STEERED_CONNECTIONS) } else { (8, 1) };
+        let (share, few) = if threads.are_steered() { (1, STEERED_CONNECTIONS) } else { (8, 1) };
         if mine <= least + least / share + few {
             return;
         }
@@ -179,7 +178,7 @@ impl Worker {
         }
         for token in tokens {
             let Some(mut connection) = self.connections.remove(token) else { continue };
-            self.shared.loads[self.index].fetch_sub(1, Relaxed);
+            self.shared.threads.load(self.index).fetch_sub(1, Relaxed);
             if connection.stream.deregister(self.poll.registry()).is_ok() {
                 connection.readable = true;
                 connection.writable = true;
