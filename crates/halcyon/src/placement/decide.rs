@@ -151,18 +151,20 @@ fn is_one_to_one(workers: usize, usable: &Cpus, receiving: &Cpus) -> bool {
 
 /// CPUs to keep workers off: those that receive and those that are saturated, or the latter alone, if enough are left.
 ///
-/// Where the number of workers is open, three quarters are enough for queues that might be busy: if work on packets is
-/// between a tenth and a third of all, workers lose nothing by a quarter of the CPUs that they would have had to share.
-/// For those that are seen to be busy, half are enough.
+/// Where a quarter of the CPUs receives, the busiest one has less to do if workers keep off them, as soon as work on
+/// packets is a thirteenth of all work; where half of them do, from a third on. So three quarters have to be left where
+/// the number of workers is open, or others use these CPUs too. Where interrupts are seen to take most of a CPU, half
+/// are enough.
 fn avoid(threads: usize, machine: &Machine, usable: &Cpus, receiving: &Cpus, saturated: &Cpus) -> Cpus {
     let busy = &(receiving | saturated) & usable;
     let is_enough = |avoided: &Cpus| {
-        let left = usable.len() - avoided.len();
+        let (left, all) = (usable.len() - avoided.len(), usable.len());
+        let is_share = if avoided.is_subset(saturated) { left * 2 >= all } else { left * 4 >= all * 3 };
         match (threads, machine.quota_cpus) {
-            (0, None) if avoided.is_subset(saturated) => left * 2 >= usable.len(),
-            (0, None) => left * 4 >= usable.len() * 3,
-            (0, Some(quota_cpus)) => left >= quota_cpus,
-            (threads, _) => left >= threads,
+            (0, None) => is_share,
+            (threads, None) => left >= threads,
+            // Others who count in the same way would crowd on a few.
+            (threads, Some(quota_cpus)) => is_share && left >= count(threads, quota_cpus),
         }
     };
     [busy, saturated.clone()].into_iter().find(is_enough).unwrap_or_default()

@@ -105,10 +105,11 @@ fn a_control_group_leaves_the_choice_to_the_kernel() {
     };
     for (about, machine, threads, expected) in [
         ("no interface, as in a container", limited(16, &[], 2), 0, "quota: - -"),
-        ("interrupts elsewhere are kept clear of", limited(4, &[0, 1], 2), 0, "quota: 2-3 2-3"),
-        ("too few would be left", limited(4, &[0, 1], 3), 0, "quota: - - -"),
-        ("too few would be left for the workers", limited(4, &[0, 1], 2), 3, "quota: - - -"),
-        ("as many queues as workers", limited(4, &[0, 1], 2), 2, "quota: 2-3 2-3"),
+        ("interrupts elsewhere are kept clear of", limited(8, &[0, 1], 2), 0, "quota: 2-7 2-7"),
+        ("too few would be left for all who count so", limited(7, &[0, 1], 2), 0, "quota: - -"),
+        ("too few would be left", limited(4, &[0], 4), 0, "quota: - - - -"),
+        ("too few would be left for the workers", limited(4, &[0], 2), 4, "quota: - - - -"),
+        ("as many queues as workers", limited(8, &[0, 1], 2), 2, "quota: 2-7 2-7"),
     ] {
         let placement = decide(&List::Auto, threads, &machine);
         assert_eq!(told(&placement), expected, "{about}");
