@@ -1,11 +1,16 @@
 //! The checksum at the end of files and payloads: CRC-64 with Jones's polynomial, bits reflected, from zero.
 //!
-//! Each step needs the one before, and waits for its lookups. So long input is cut into blocks of [`LANES`] lanes whose
-//! checksums are computed side by side; what a lane's checksum becomes by the bytes of the lanes after it is looked up.
-//! Measured: 2.5 GB/s instead of 0.95.
+//! Long input is folded by an instruction that most machines have ([`carryless`]). On others it is cut into blocks of
+//! [`LANES`] lanes, whose checksums are computed side by side, since each lookup needs the one before; what a lane's
+//! checksum becomes by the bytes of the lanes after it is looked up.
+
+use store::carryless::{self, Factors};
 
 /// 0xad93d23594c935a9 with its bits in the other order.
 const POLYNOMIAL: u64 = 0x95ac_9329_ac4b_c9b5;
+
+/// To fold with.
+static FACTORS: Factors = Factors::of(POLYNOMIAL);
 
 const LANES: usize = 4;
 const LANE_BYTES: usize = 256;
@@ -95,8 +100,19 @@ fn add_block(crc: u64, block: &[u8; LANES * LANE_BYTES]) -> u64 {
 /// The checksum of what had `crc` (0: of nothing), followed by `bytes`.
 pub fn update(crc: u64, bytes: &[u8]) -> u64 {
     let (blocks, rest) = bytes.as_chunks();
-    let crc = blocks.iter().fold(crc, add_block);
-    let (words, rest) = rest.as_chunks();
+    match carryless::fold(&FACTORS, crc, blocks) {
+        Some(words) => add_rest(words.iter().fold(0, |crc, word| add_word(crc, &word.to_le_bytes())), rest),
+        None => by_lookups(crc, bytes),
+    }
+}
+
+fn by_lookups(crc: u64, bytes: &[u8]) -> u64 {
+    let (blocks, rest) = bytes.as_chunks();
+    add_rest(blocks.iter().fold(crc, add_block), rest)
+}
+
+fn add_rest(crc: u64, bytes: &[u8]) -> u64 {
+    let (words, rest) = bytes.as_chunks();
     let crc = words.iter().fold(crc, add_word);
     rest.iter().fold(crc, |crc, byte| TABLES[0][(crc as u8 ^ byte) as usize] ^ (crc >> 8))
 }
@@ -123,9 +139,10 @@ mod tests {
     fn however_the_input_is_cut() {
         let text: Vec<u8> = (0..5_000u32).map(|n| (n * n % 251) as u8).collect();
         let whole = slowly(&text);
-        for at in [0, 1, 7, 8, 9, 500, 1_000, 1_023, 1_024, 1_025, 2_048, 3_100, 5_000] {
+        for at in [0, 1, 7, 8, 9, 63, 64, 65, 128, 500, 1_000, 1_023, 1_024, 1_025, 2_048, 3_100, 5_000] {
             assert_eq!(update(0, &text[..at]), slowly(&text[..at]), "the first {at}");
             assert_eq!(update(update(0, &text[..at]), &text[at..]), whole, "in two parts");
+            assert_eq!(by_lookups(by_lookups(0, &text[..at]), &text[at..]), whole, "without the instruction");
         }
     }
 }

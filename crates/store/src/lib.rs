@@ -6,6 +6,7 @@
 pub mod access;
 pub mod alloc;
 mod blocks;
+pub mod carryless;
 pub mod courtesy;
 pub mod encoding;
 mod entries;
