@@ -107,19 +107,21 @@ impl<'a> Args<'a> {
     #[inline]
     pub fn as_encoded(self) -> Option<&'a [u8]> {
         let Source::Spans { buffer, spans } = self.0 else { return None };
-        let header_bytes = |len: usize| len.checked_ilog10().unwrap_or(0) as usize + HEADER_MARKS;
         let first = spans.first()?;
-        let start = first.start.checked_sub(header_bytes(first.len) + header_bytes(spans.len()))?;
-        let mut at = after_header(buffer, start, b'*', spans.len())?;
+        let count_digits = digits_of(spans.len());
+        let start = first.start.checked_sub(1 + count_digits + header_bytes(first.len))?;
+        let mut end = start + 1 + count_digits;
+        if !is_count(&buffer[start..end], spans.len()) {
+            return None;
+        }
         for span in spans {
-            at = after_header(buffer, at, b'$', span.len)?;
-            let end = span.start + span.len;
-            if at != span.start || buffer.get(end..end + CRLF.len())? != CRLF {
+            if end + header_bytes(span.len) != span.start || !is_after_header(&buffer[..span.start], span.len)
+            {
                 return None;
             }
-            at = end + CRLF.len();
+            end = span.start + span.len;
         }
-        buffer.get(start..at)
+        (buffer.get(end..end + CRLF.len())? == CRLF).then(|| &buffer[start..end + CRLF.len()])
     }
 
     /// Copies all bytes into one buffer of its own, for a command that has to outlive its input.
@@ -128,26 +130,58 @@ impl<'a> Args<'a> {
     }
 }
 
-/// A header's kind, its first digit and the end of its line.
-const HEADER_MARKS: usize = 4;
+/// What stands before an argument besides the digits of its length: the end of the line before, and `$` and `\r\n` of its
+/// own.
+const HEADER_MARKS: usize = 5;
 
-/// Where the header of this kind ends that stands at `at`, provided that it is written in the shortest form.
 #[inline]
-fn after_header(buffer: &[u8], at: usize, kind: u8, len: usize) -> Option<usize> {
-    let bytes = buffer.get(at..)?;
+fn digits_of(number: usize) -> usize {
+    match number {
+        0..10 => 1,
+        10..100 => 2,
+        _ => number.ilog10() as usize + 1,
+    }
+}
+
+/// Bytes before an argument of this length, from the end of the line before on, in the shortest form.
+#[inline]
+fn header_bytes(len: usize) -> usize {
+    HEADER_MARKS + digits_of(len)
+}
+
+/// Whether the bytes are `*` and a number in the shortest form.
+#[inline]
+fn is_count(bytes: &[u8], number: usize) -> bool {
+    match bytes {
+        [b'*', digit @ b'0'..=b'9'] => usize::from(digit - b'0') == number,
+        [b'*', digits @ ..] => digits == itoa::Buffer::new().format(number).as_bytes(),
+        _ => false,
+    }
+}
+
+/// Whether `before` ends with `\r\n$<len>\r\n`, the number in the shortest form. Lengths of up to three digits are looked
+/// at as one word.
+#[inline]
+fn is_after_header(before: &[u8], len: usize) -> bool {
+    const WORD_BYTES: usize = 8;
     let digit = |number: usize| b'0' + number as u8;
-    match len {
-        0..10 => bytes.starts_with(&[kind, digit(len), b'\r', b'\n']).then_some(at + HEADER_MARKS),
-        10..100 => {
-            let header = [kind, digit(len / 10), digit(len % 10), b'\r', b'\n'];
-            bytes.starts_with(&header).then_some(at + header.len())
+    let expected = match len {
+        0..10 => [0, 0, b'\r', b'\n', b'$', digit(len), b'\r', b'\n'],
+        10..100 => [0, b'\r', b'\n', b'$', digit(len / 10), digit(len % 10), b'\r', b'\n'],
+        100..1000 => {
+            [b'\r', b'\n', b'$', digit(len / 100), digit(len / 10 % 10), digit(len % 10), b'\r', b'\n']
         }
         _ => {
             let mut digits = itoa::Buffer::new();
-            let rest = bytes.strip_prefix(&[kind])?.strip_prefix(digits.format(len).as_bytes())?;
-            rest.starts_with(CRLF).then_some(at + bytes.len() - rest.len() + CRLF.len())
+            let rest =
+                before.strip_suffix(CRLF).and_then(|rest| rest.strip_suffix(digits.format(len).as_bytes()));
+            return rest.is_some_and(|rest| rest.ends_with(b"\r\n$"));
         }
-    }
+    };
+    let Some(last) = before.last_chunk::<WORD_BYTES>() else { return false };
+    // The first of the eight are not of this header, if it is shorter.
+    let unused_bits = u8::BITS as usize * (WORD_BYTES - header_bytes(len));
+    u64::from_le_bytes(*last) >> unused_bits == u64::from_le_bytes(expected) >> unused_bits
 }
 
 impl Index<usize> for Args<'_> {
