@@ -233,7 +233,7 @@ pub const SNAPSHOT_KEPT_BYTES_MIN: usize = 1024 * KIB;
 pub const LOG_SEGMENT_BYTES: usize = 256 * KIB;
 
 /// Unused segments that the log keeps for its next records.
-pub const LOG_SEGMENTS_SPARE_MAX: usize = 16;
+pub const LOG_SEGMENTS_SPARE_MAX: usize = 64;
 
 /// With more than this in memory that the slowest reader which must not miss any still needs, writers wait.
 pub const LOG_RING_BYTES: u64 = 64 * MIB;
@@ -277,6 +277,10 @@ pub const RECORD_KEPT_BYTES_MAX: usize = 64 * KIB;
 /// Records up to this size are copied under the log's lock; larger ones become pieces of their own.
 pub const LOG_COPIED_BYTES_MAX: usize = 16 * KIB;
 
+/// Under `appendfsync everysec` a sync is not waited for any longer when so much is written that is not safe: the log holds
+/// that in memory, and holds writers up where it is too much.
+pub const JOURNAL_UNSAFE_BYTES_MAX: u64 = 8 * MIB;
+
 /// What the writer of the append-only file reads from the log, checks and writes at a time, unless one record is larger.
 pub const JOURNAL_BATCH_BYTES: usize = 1024 * KIB;
 
@@ -313,6 +317,7 @@ pub const MANIFEST_LINE_BYTES_MAX: usize = 1024;
 pub const ANNOTATION_BYTES_MAX: usize = 1024;
 
 const _: () = {
+    assert!(JOURNAL_UNSAFE_BYTES_MAX <= LOG_RING_BYTES / 4, "writers are held up by slow disks only");
     assert!(LOG_COPIED_BYTES_MAX <= LOG_SEGMENT_BYTES / 4, "what a segment leaves unused is little of it");
     assert!(ANNOTATION_BYTES_MAX < JOURNAL_READ_BYTES);
 };

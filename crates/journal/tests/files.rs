@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use base::clock::Now;
+use base::limits::JOURNAL_UNSAFE_BYTES_MAX;
 use journal::JournalError;
 use journal::files::{Directory, Names, Policy, Progress, Writer, WriterOptions};
 use journal::log::{Log, LogLimits};
@@ -302,6 +303,23 @@ fn every_second_a_sync_is_begun_that_holds_nothing_up() {
     assert_eq!(writer.watermarks().synced_to(), at);
     writer.close(bench.now).expect("a good disk");
     assert_eq!(writer.watermarks().synced_to(), log.end());
+}
+
+#[test]
+fn much_that_is_not_safe_is_synced_before_a_second_is_over() {
+    let mut bench = Bench::new(&[]);
+    let (log, mut writer) = bench.begun(WriterOptions { policy: Policy::EverySecond, ..OPTIONS });
+    let much = || vec![b'x'; JOURNAL_UNSAFE_BYTES_MAX as usize].into_boxed_slice();
+    log.append_large(0, much());
+    let request = bench.step(&mut writer, 0).sync.expect("so much is not safe");
+    log.append_large(0, much());
+    assert!(bench.step(&mut writer, 0).sync.is_none(), "one at a time");
+    assert_eq!(writer.status().syncs_delayed, 0, "it is not late");
+    writer.sync_done(request.run(), bench.now);
+    let request = bench.step(&mut writer, 0).sync.expect("as much again is not safe");
+    writer.sync_done(request.run(), bench.now);
+    log.append(0, ONE.as_bytes());
+    assert!(bench.step(&mut writer, 0).sync.is_none());
 }
 
 #[test]

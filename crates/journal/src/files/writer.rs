@@ -22,7 +22,7 @@ mod rewrite;
 use std::sync::Arc;
 
 use base::clock::Now;
-use base::limits::JOURNAL_RETRY_US;
+use base::limits::{JOURNAL_RETRY_US, JOURNAL_UNSAFE_BYTES_MAX};
 
 use super::backlog::Backlog;
 use super::change::Change;
@@ -237,7 +237,7 @@ impl Writer {
         let is_wanted = is_behind && (safe_to < self.wanted_to || self.closing.is_some());
         match self.options.policy {
             Policy::Always if is_behind && !self.in_flight => self.sync_now()?,
-            Policy::EverySecond if is_behind && now.mono_us >= self.synced_at_us + SECOND_US => {
+            Policy::EverySecond if is_behind && self.is_sync_due(now) => {
                 // Late or not, the next is due a second from now.
                 self.synced_at_us = now.mono_us;
                 if !self.in_flight {
@@ -251,6 +251,13 @@ impl Writer {
             _ => {}
         }
         Ok(None)
+    }
+
+    /// Whether a sync is due that no one waits for: the last was long ago, or much is not safe.
+    fn is_sync_due(&self, now: Now) -> bool {
+        let unsafe_bytes = self.current.written.offset - self.safe().offset;
+        now.mono_us >= self.synced_at_us + SECOND_US
+            || (!self.in_flight && unsafe_bytes >= JOURNAL_UNSAFE_BYTES_MAX)
     }
 
     /// The change that has the manifest say where files ended and began, once the disk has those that ended.
