@@ -164,6 +164,9 @@ pub const MIGRATE_SEND_BYTES: usize = 64 * KIB;
 /// Longest line that another server answers MIGRATE with.
 pub const MIGRATE_LINE_BYTES_MAX: usize = 64 * KIB;
 
+/// What running a command of a primary's stream or of an append-only file amounts to, as `store::courtesy` counts work.
+pub const APPLIED_UNITS: u32 = 10;
+
 /// Time that the code of a library may take to register its functions, in microseconds.
 pub const LIBRARY_LOAD_US: u64 = 500_000;
 

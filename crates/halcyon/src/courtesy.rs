@@ -13,6 +13,13 @@ pub fn while_saving(server: &Server) {
     }
 }
 
+/// On this thread, within what it loads or applies, too: one value may take seconds.
+pub fn begin_if_following(server: &Server) {
+    if server.replication.following.is_replica() {
+        store::courtesy::begin();
+    }
+}
+
 /// To whoever else is on this machine, the primary perhaps, while a replica loads or applies: nobody waits for it as
 /// one waits for a server that starts alone.
 pub fn while_following(server: &Server) {

@@ -3,7 +3,7 @@
 mod stream;
 
 use base::num::{I64_TEXT_BYTES_MAX, parse_f64};
-use store::{Hash, List, OwnedValue, Set, Thresholds, Typed, Value, ZInsert, ZSet};
+use store::{Hash, List, OwnedValue, Set, Thresholds, Typed, Value, ZInsert, ZSet, courtesy};
 
 use crate::cursor::{Cursor, ReadError};
 use crate::foreign::{ModuleType, Unsupported};
@@ -26,6 +26,9 @@ const PATH_HASH: ReadError =
 const EARLY_ENDS: ReadError = ReadError::Unsupported(Unsupported::Feature(
     "a hash with ends of fields as release candidates of Redis 7.4 wrote it: load and save it with a release",
 ));
+
+/// What reading an element amounts to, as [`courtesy`] counts work.
+const ELEMENT_UNITS: u32 = 10;
 
 /// Reads one value. Holds what was read of it when the bytes end early.
 pub struct ValueDecoder {
@@ -154,6 +157,7 @@ impl ValueDecoder {
             }
             State::Elements(elements, remaining) => {
                 elements.read_one(input, thresholds)?;
+                courtesy::note_work(ELEMENT_UNITS);
                 *remaining -= 1;
                 Ok(None)
             }

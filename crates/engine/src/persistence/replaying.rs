@@ -6,9 +6,9 @@
 //! now.
 
 use base::clock::Now;
-use base::limits::BATCH_COMMANDS;
+use base::limits::{APPLIED_UNITS, BATCH_COMMANDS};
 use resp::{Args, Batch, DecodeLimits, Decoder, Proto};
-use store::access;
+use store::{access, courtesy};
 
 use crate::clients::Peer;
 use crate::ctx::Ctx;
@@ -162,6 +162,7 @@ impl<'c, 'a> Replayer<'c, 'a> {
             }
         };
         self.out.rewind(mark);
+        courtesy::note_work(APPLIED_UNITS);
         if let Err(fault) = result {
             self.note_failure(args, &fault);
         }

@@ -192,6 +192,7 @@ fn read(
     batches: SyncSender<Batch>,
     libraries: Restore,
 ) -> Result<Loaded, Unloadable> {
+    courtesy::begin_if_following(server);
     let mut reading = Reading::new(server, source, batches, libraries);
     match reading.run() {
         Ok(()) => Ok(Loaded { end: reading.at, ..reading.keys.facts }),
@@ -200,6 +201,7 @@ fn read(
 }
 
 fn store(server: &Server, batches: &Mutex<Receiver<Batch>>, now_ms: i64) {
+    courtesy::begin_if_following(server);
     loop {
         let next = batches.lock().recv();
         let Ok(mut batch) = next else { return };

@@ -20,11 +20,13 @@ use journal::manifest::BaseFormat;
 use journal::recover::{FileFacts, Item, Recovered, Recovery};
 use journal::storage::Storage;
 use rdb::{RecordEncoder, VERSION_WRITTEN, crc64};
+use store::courtesy::note_work;
 
 use super::delay;
 use super::disk::disk;
 use super::journal_thread::Journal;
 use super::load::{Batch, load_part, load_part_here};
+use crate::courtesy;
 use crate::helpers::{Helpers, Work};
 use crate::machine::usable_cpus;
 
@@ -35,6 +37,8 @@ const BATCH_BYTES: usize = 256 * 1024;
 const BATCHES_WAITING: usize = 8;
 /// Between two lines of the log about how far it is.
 const REPORT_INTERVAL: Duration = Duration::from_secs(2);
+/// What reading a record and handing it on amounts to, as [`store::courtesy`] counts work.
+const RECORD_UNITS: u32 = 5;
 /// Records between two looks at the clock.
 const REPORT_RECORDS: u64 = 4096;
 
@@ -156,6 +160,7 @@ type Failures = (u64, Option<String>);
 
 /// Runs what comes, in order.
 fn apply(server: &Server, work: Work<Vec<u8>>) -> Failures {
+    courtesy::begin_if_following(server);
     let mut replayer = Replayer::new(server);
     work.run(|commands| replayer.run_all(&commands));
     replayer.failures
@@ -197,6 +202,7 @@ impl<'r, 'c, 'a> Applying<'r, 'c, 'a> {
 
     fn run(&mut self, recovery: &mut Recovery) -> Result<(), String> {
         self.is_delayed = delay::is_wanted(self.server, delay::LOADED);
+        courtesy::begin_if_following(self.server);
         while let Some(item) = recovery.next().map_err(|error| error.to_string())? {
             match item {
                 Item::Record(record) => self.record(&record)?,
@@ -207,6 +213,7 @@ impl<'r, 'c, 'a> Applying<'r, 'c, 'a> {
                 }
             }
             self.records += 1;
+            note_work(RECORD_UNITS);
             if self.is_delayed || self.records.is_multiple_of(REPORT_RECORDS) {
                 self.report(recovery.progress());
             }

@@ -66,6 +66,7 @@ impl LinkControl {
 /// The thread's work.
 pub fn run(shared: &Arc<Shared>, control: &LinkControl, seed: u64) {
     let server = &shared.server;
+    store::courtesy::begin();
     while !shared.is_stopping() {
         let Some(plan) = server.replication.following.plan(server) else {
             control.sleep(RETRY_INTERVAL);

@@ -60,7 +60,10 @@ fn start(
     mut applier: Applier,
     work: Work<Task>,
 ) -> Result<JoinHandle<()>, String> {
-    let apply = move || work.run(|(batch, round)| applier.run(&shared.server, &batch, round, lane));
+    let apply = move || {
+        store::courtesy::begin();
+        work.run(|(batch, round)| applier.run(&shared.server, &batch, round, lane));
+    };
     let name = format!("apply-{lane}");
     let thread = thread::Builder::new().name(name.clone()).stack_size(THREAD_STACK_BYTES).spawn(apply);
     thread.map_err(|error| format!("Can't start thread {name}: {error}"))

@@ -57,6 +57,7 @@ fn make_payload(server: &Server, snapshot: &Save, sync: &FullSync) -> Result<(),
 }
 
 fn keep_streams(server: &Server) {
+    store::courtesy::begin();
     let mut is_busy = false;
     loop {
         let replicas = &server.replication.replicas;
@@ -71,6 +72,7 @@ fn keep_streams(server: &Server) {
 
 /// Reads what workers want for their replicas, in order of arrival.
 fn fetch(shared: &Shared) {
+    store::courtesy::begin();
     loop {
         let Fetch { mut source, worker, token, client_id } =
             shared.server.replication.replicas.fetches.next();

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use base::limits::SCRIPT_THREADS;
+use base::limits::{APPLIED_UNITS, SCRIPT_THREADS};
 use resp::Proto;
-use store::Locked;
+use store::{Locked, courtesy};
 
 use super::stream::{Record, Step, StreamBatch};
 use crate::acl::User;
@@ -56,6 +56,7 @@ impl Applier {
             let record = &batch.records[*record];
             self.apply(server, batch, record);
             commands += record.commands.len() as u64;
+            courtesy::note_work(APPLIED_UNITS);
         }
         self.worker.stats.commands.add(commands);
         let elapsed_ns = server.clock.mono_us().saturating_sub(started_us) * 1000;
