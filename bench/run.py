@@ -17,7 +17,7 @@ import time
 
 import figures
 from servers import REPOSITORY, find_programs
-from table import Table
+from table import Table, described
 
 RESULTS_PATH = REPOSITORY / "bench" / "results.md"
 
@@ -55,6 +55,11 @@ class Run:
                 self.table.notes.append(note)
         for row, value in zip(rows, values, strict=True):
             row.add(server_name, value)
+
+    def tell(self, rows, server_name):
+        """Prints what was measured last: where a figure takes long, its end may not come."""
+        for row in rows:
+            self.progress(f"{server_name}: {described(row, row.samples[server_name][-1])}")
 
 
 def main():

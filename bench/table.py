@@ -61,6 +61,11 @@ class Table:
         return "\n".join(lines + [""] + self.notes)
 
 
+def described(row, value):
+    """A figure as it was measured, before the table is whole."""
+    return f"{row.title}: {cell(value, row.digits)} {row.unit}"
+
+
 def cell(value, digits):
     if value is None:
         return ""
