@@ -103,7 +103,26 @@ impl SlotMap {
         self.0.get(shard)
     }
 
-    /// The owner of each slot. An error if a slot has two: nobody may serve from such a map.
+    /// An error if a slot has two owners: nobody may serve from such a map.
+    pub fn check(&self) -> Result<(), String> {
+        let mut ranges: Vec<_> = self
+            .0
+            .iter()
+            .flat_map(|(shard, slots)| {
+                slots.ranges().iter().map(move |range| (*range.start(), *range.end(), shard))
+            })
+            .collect();
+        ranges.sort();
+        for pair in ranges.windows(2) {
+            let ((_, end, one), (start, _, other)) = (pair[0], pair[1]);
+            if start <= end {
+                return Err(format!("slot {start} has two owners, {one} and {other}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The owner of each slot. An error if a slot has two.
     pub fn owners(&self) -> Result<Vec<Option<&ShardId>>, String> {
         let mut owners = vec![None; usize::from(SLOT_COUNT)];
         for (shard, ranges) in &self.0 {
@@ -170,6 +189,6 @@ mod tests {
         assert_eq!(map, SlotMap::default());
         let doubled = format!(r#"{{"{one}":"0-9","{two}":"9"}}"#);
         let map: SlotMap = serde_json::from_str(&doubled).expect("a map");
-        assert!(map.owners().is_err());
+        assert!(map.owners().is_err() && map.check().is_err());
     }
 }

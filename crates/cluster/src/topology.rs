@@ -176,13 +176,14 @@ impl Topology {
         }
         let place_of: BTreeMap<&ShardId, u16> =
             shards.iter().enumerate().map(|(at, shard)| (&shard.id, at as u16)).collect();
-        let owners: Vec<u16> = records
-            .slots
-            .0
-            .owners()?
-            .into_iter()
-            .map(|owner| owner.and_then(|shard| place_of.get(shard).copied()).unwrap_or(NO_OWNER))
-            .collect();
+        let mut owners: Vec<u16> = vec![NO_OWNER; usize::from(SLOT_COUNT)];
+        records.slots.0.check()?;
+        for (shard, ranges) in records.slots.0.shards() {
+            let Some(place) = place_of.get(shard) else { continue };
+            for range in ranges.ranges() {
+                owners[usize::from(*range.start())..=usize::from(*range.end())].fill(*place);
+            }
+        }
         debug_assert_eq!(owners.len(), usize::from(SLOT_COUNT));
         let epoch = shards.iter().map(|shard| shard.epoch).max().unwrap_or(0);
         Ok(Topology { revision: records.revision, nodes, shards, owners: owners.into(), epoch })

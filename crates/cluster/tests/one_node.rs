@@ -107,6 +107,7 @@ fn the_first_node_founds_the_cluster_and_owns_what_it_is_given() {
         _ => None,
     });
     assert_eq!(serves, Some(u64::MAX), "nobody else can become primary");
+    assert!(node.done.iter().any(|action| matches!(action, Action::Renew)));
     assert!(node.etcd.written_at(&Key::Live(node.agent.member().node.clone())) > 0);
     assert_eq!(node.agent.to_keep().map(|(cluster, _)| cluster.to_owned()), Some("c".repeat(40)));
 }

@@ -62,7 +62,7 @@ impl Agent {
         self.look_at_set(now_us, &record);
         self.look_at_joining(now_us, &shard, &record);
         let mut awaited = self.could_be_primary(&record);
-        if record.promise == Promise::Nothing {
+        if record.promise == Promise::Nothing && self.identity.promise == Promise::Nothing {
             awaited.retain(|member| !self.leading.is_silent(member, now_us));
         }
         awaited.extend(self.leading.joining.keys().cloned());

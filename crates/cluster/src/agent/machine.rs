@@ -11,7 +11,7 @@ use super::lease::Lease;
 use super::standing::Standing;
 use super::{Action, AskId, Event, Follower, Identity, TxnId};
 use crate::ids::{Member, NodeId, ShardId};
-use crate::records::{Key, NodeRecord, Record, ShardRecord};
+use crate::records::{Key, NodeRecord, Promise, Record, ShardRecord};
 use crate::topology::{Records, Topology};
 
 /// One node's decisions.
@@ -129,6 +129,7 @@ impl Agent {
     /// Takes in an event, and says what is to be done, in this order. Each action has its effect before the next event
     /// is made, save that what is asked of etcd is answered later.
     pub fn handle(&mut self, now_us: u64, event: Event, out: &mut Vec<Action>) {
+        self.now_us = now_us;
         self.started_us.get_or_insert(now_us);
         match event {
             Event::Records(records) => self.take_all(records),
@@ -170,10 +171,19 @@ impl Agent {
         Some((&cluster.id, self.records.revision))
     }
 
-    /// Other facts, or another promise, from a change of configuration.
-    pub fn configure(&mut self, facts: NodeRecord, change: impl FnOnce(&mut Identity)) {
+    /// The node's facts, which a change of its configuration changed; the cluster is told.
+    pub fn configure_facts(&mut self, facts: NodeRecord) {
         self.facts = facts;
-        change(&mut self.identity);
+    }
+
+    /// What replies promise from now on, where this node leads.
+    pub fn configure_promise(&mut self, promise: Promise) {
+        self.identity.promise = promise;
+    }
+
+    /// `cluster-min-in-sync`
+    pub fn configure_min_in_sync(&mut self, min_in_sync: usize) {
+        self.identity.min_in_sync = min_in_sync;
     }
 
     /// The shard that this node is of, its record and when that was written.
@@ -294,23 +304,6 @@ impl Agent {
             _ => {}
         }
         self.lease.look(&self.records, &self.me);
-        let Some((shard, record, _)) = self.own_shard() else { return };
-        if record.epoch < self.server.log_epoch
-            && self.membership == Membership::In
-            && self.leads_or_follows()
-        {
-            let why = format!(
-                "etcd says that shard {shard} is in epoch {}, but this node's data is of epoch {}: was etcd restored \
-                 from a backup?",
-                record.epoch, self.server.log_epoch
-            );
-            self.refuse(Cause::History, why);
-        }
-    }
-
-    /// True if the log is of the shard that this node is of: one that came from another shard has the epochs of that one.
-    fn leads_or_follows(&self) -> bool {
-        matches!(&self.role, Role::Lead { epoch, .. } | Role::Follow { epoch, .. } if *epoch >= self.server.log_epoch)
     }
 
     /// Serves again, if what kept it from that has passed.
