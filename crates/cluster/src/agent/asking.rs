@@ -33,6 +33,11 @@ impl Agent {
     /// Somebody asks.
     pub(super) fn ask(&mut self, id: AskId, ask: Ask, out: &mut Vec<Action>) {
         match ask {
+            Ask::Enter => self.enter(id, out),
+            Ask::End if self.is_refused() => self.end_in_order(id, out),
+            _ if self.is_refused() => {
+                out.push(Action::Answer(id, Err(format!("ERR {}", self.why_refused()))))
+            }
             Ask::Edit(edit) => {
                 let since_us = self.now_us;
                 self.asked.push_back(Asked {
@@ -53,7 +58,9 @@ impl Agent {
                     out.push(Action::Answer(id, Err(why)));
                 }
             }
-            Ask::Enter => self.enter(id, out),
+            Ask::End if self.ending.is_some() => {
+                out.push(Action::Answer(id, Err("ERR The server ends already".to_owned())));
+            }
             Ask::End => {
                 self.ending = Some((id, self.now_us));
                 let to = self.best_successor();

@@ -112,8 +112,13 @@ impl Agent {
         let (shard, record) = (shard.clone(), record.clone());
         let hand_over = self.hand_over.as_mut()?;
         let began_at = hand_over.has_all_to.filter(|_| !hand_over.is_asked_for)?;
-        hand_over.is_asked_for = true;
         let to = hand_over.to.clone();
+        if !record.in_sync.contains(&to) {
+            // It was taken out by a transaction that was under way; the hold ends by itself.
+            hand_over.has_all_to = None;
+            return None;
+        }
+        hand_over.is_asked_for = true;
         let (live, node) = (Key::Live(to.node.clone()), Key::Node(to.node.clone()));
         let offer = Key::Offer(shard.clone(), to.node.clone());
         let compares = vec![

@@ -202,6 +202,10 @@ impl Agent {
         self.refusal.is_some()
     }
 
+    pub(super) fn why_refused(&self) -> &str {
+        self.refusal.as_ref().map_or("", |refusal| &refusal.why)
+    }
+
     /// Serves nothing from now on, for this reason.
     pub(super) fn refuse(&mut self, cause: Cause, why: String) {
         if self.refusal.as_ref().is_none_or(|refusal| cause > refusal.cause) {
@@ -363,6 +367,9 @@ impl Agent {
             self.leading = Leading::default();
         }
         let why = refusal.why.clone();
+        if let Some((ask, _)) = self.ending.take() {
+            out.push(Action::Answer(ask, Ok(())));
+        }
         for asked in self.asked.drain(..) {
             out.push(Action::Answer(asked.id, Err(format!("ERR {why}"))));
         }
