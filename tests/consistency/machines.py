@@ -1,0 +1,176 @@
+"""The processes of a cluster: three members of etcd, and nodes, each on a machine of its own."""
+
+import contextlib
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "server"))
+import harness  # noqa: E402
+
+ETCDS = ["etcd1", "etcd2", "etcd3"]
+CLIENTS = "clients"
+START_TIMEOUT_S = 30
+
+
+def free_ports(count):
+    """Ports that nothing listens on, each once."""
+    with contextlib.ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]
+
+
+class Machine:
+    """A process on a machine of the network; it can be killed, stopped and started again on what it left."""
+
+    def __init__(self, network, name, directory, command):
+        self.network, self.name, self.command = network, name, [str(word) for word in command]
+        self.directory = pathlib.Path(directory, name)
+        self.directory.mkdir()
+        self.process, self.is_stopped, self.starts = None, False, 0
+
+    def start(self):
+        self.starts += 1
+        with open(self.directory / "log", "ab") as log:
+            self.process = subprocess.Popen(
+                [*self.network.command(self.name), *self.command], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                cwd=self.directory,
+            )
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+        self.is_stopped = False
+
+    def stop(self):
+        self.process.send_signal(signal.SIGSTOP)
+        self.is_stopped = True
+
+    def go_on(self):
+        self.process.send_signal(signal.SIGCONT)
+        self.is_stopped = False
+
+    def bring_back(self):
+        """Whatever happened to it: it runs afterwards."""
+        if self.is_stopped:
+            self.go_on()
+        if self.process is None or self.process.poll() is not None:
+            self.start()
+
+    def log(self):
+        return (self.directory / "log").read_text(encoding="utf-8", errors="replace")
+
+
+class Cluster:
+    """Three members of etcd and so many shards of so many copies, with all slots assigned; a context manager."""
+
+    def __init__(self, network, directory, shards, copies, options):
+        self.network, self.directory, self.shards, self.copies = network, directory, shards, copies
+        ports = iter(free_ports(len(ETCDS) * 2 + shards * copies))
+        clients, peers = [{name: next(ports) for name in ETCDS} for _ in range(2)]
+        url = lambda name, port: f"http://{network.addresses[name]}:{port}"  # noqa: E731
+        members = ",".join(f"{name}={url(name, peers[name])}" for name in ETCDS)
+        self.endpoints = [url(name, clients[name]) for name in ETCDS]
+        self.etcds = [
+            Machine(network, name, directory, [
+                "etcd", "--name", name, "--data-dir", "data", "--initial-cluster", members, "--log-level", "error",
+                "--listen-client-urls", url(name, clients[name]), "--advertise-client-urls", url(name, clients[name]),
+                "--listen-peer-urls", url(name, peers[name]), "--initial-advertise-peer-urls", url(name, peers[name]),
+            ])
+            for name in ETCDS
+        ]
+        self.nodes, self.ports = [], {}
+        for name in node_names(shards, copies):
+            self.ports[name] = next(ports)
+            address = network.addresses[name]
+            self.nodes.append(Machine(network, name, directory, [
+                harness.binary(), "--port", self.ports[name], "--bind", address, "--protected-mode", "no", "--threads", "1",
+                "--dir", ".", "--cluster-enabled", "yes", "--cluster-etcd", ",".join(self.endpoints),
+                "--cluster-name", "consistency", "--cluster-announce-ip", address, *options,
+            ]))
+
+    def address(self, node):
+        return f"{self.network.addresses[node.name]}:{self.ports[node.name]}"
+
+    def __enter__(self):
+        try:
+            for machine in [*self.etcds, *self.nodes]:
+                machine.start()
+            self.wait_for("ready to accept connections")
+            self.run_tool("--cluster", "create", *map(self.address, self.nodes), "--cluster-replicas", self.copies - 1,
+                          "--cluster-yes")
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        for machine in [*self.nodes, *self.etcds]:
+            if machine.process and machine.process.poll() is None:
+                machine.kill()
+
+    def wait_for(self, words):
+        deadline = time.monotonic() + START_TIMEOUT_S
+        for node in self.nodes:
+            while words not in node.log():
+                assert node.process.poll() is None and time.monotonic() < deadline, f"{node.name}: {node.log()[-2000:]}"
+                time.sleep(0.02)
+
+    def run_tool(self, *words):
+        """redis-cli on the clients' machine; returns what it prints."""
+        command = [*self.network.command(CLIENTS), "redis-cli", *map(str, words)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, f"{' '.join(command)}: {done.stdout[-1500:]}{done.stderr[-500:]}"
+        return done.stdout
+
+    def call(self, node, *words):
+        """redis-cli with one command for one node; None: it does not answer."""
+        host, port = self.address(node).split(":")
+        command = [*self.network.command(CLIENTS), "timeout", "2", "redis-cli", "-h", host, "-p", port, *map(str, words)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    def roles(self):
+        """(primaries, replicas by primary) as the first node says that answers; nodes that nobody knows are in neither."""
+        by_address = {self.address(node): node for node in self.nodes}
+        for node in self.nodes:
+            told = self.call(node, "CLUSTER", "NODES")
+            if told and "master" in told:
+                lines = [line.split() for line in told.splitlines()]
+                known = {line[0]: by_address.get(line[1].split("@")[0]) for line in lines}
+                primaries = [known[line[0]] for line in lines if "master" in line[2] and len(line) > 8]
+                replicas = {primary.name: [] for primary in primaries if primary}
+                for line in lines:
+                    primary = known.get(line[3])
+                    if "slave" in line[2] and primary and known[line[0]]:
+                        replicas.setdefault(primary.name, []).append(known[line[0]])
+                return [primary for primary in primaries if primary], replicas
+        return [], {}
+
+    def bring_back(self):
+        self.network.heal()
+        for machine in [*self.etcds, *self.nodes]:
+            machine.bring_back()
+
+    def panics(self):
+        """Lines of logs that tell of our own defects."""
+        return [f"{node.name}: {line}" for node in self.nodes for line in node.log().splitlines() if "panicked" in line]
+
+
+def node_names(shards, copies):
+    return [f"node{number}" for number in range(1, shards * copies + 1)]
+
+
+def machine_names(shards, copies):
+    return [*ETCDS, *node_names(shards, copies), CLIENTS]
+
+
+def remove(directory):
+    subprocess.run(["rm", "-rf", str(directory)], check=False)
+
+
