@@ -222,8 +222,6 @@ pub trait Host: Send + Sync {
     fn cluster_ask(&self, _ask: Ask, answer: Answer) {
         answer(Err("ERR This node has no etcd (cluster-etcd)".to_owned()));
     }
-    /// Writes that were held for a change of primaries: the next one has everything, or it did not get it in time.
-    fn cluster_handed_over(&self, _has_all: bool) {}
     /// Writes `cluster-config-file`. The error says what failed.
     fn save_cluster_config(&self) -> Result<(), String> {
         Ok(())

@@ -46,7 +46,7 @@ pub struct Harness {
     /// What the last connection is sent that became a replica.
     pub feed: Option<Box<Feed>>,
     /// Runs before the next job of the long lane.
-    before_job: Option<Box<dyn FnOnce()>>,
+    before_job: Option<Box<dyn FnOnce() + Send>>,
 }
 
 impl Default for Harness {
@@ -123,7 +123,18 @@ impl Harness {
         let worker = Worker::new(0, server.stats[0].clone(), 2, clock.now());
         let session = connect(&server, &clock, 0);
         let host = other.host.clone();
-        Harness { server, worker, session, others: vec![None], at: 0, host, clock, deferred: 0, feed: None }
+        Harness {
+            server,
+            worker,
+            session,
+            others: vec![None],
+            at: 0,
+            host,
+            clock,
+            deferred: 0,
+            feed: None,
+            before_job: None,
+        }
     }
 
     /// Has another connection send from now on; it is made if there is none of this number. The first is 0.
@@ -232,7 +243,7 @@ impl Harness {
     }
 
     /// Has this happen between the next command that leaves its work to the long lane and that work.
-    pub fn before_job(&mut self, work: impl FnOnce() + 'static) {
+    pub fn before_job(&mut self, work: impl FnOnce() + Send + 'static) {
         self.before_job = Some(Box::new(work));
     }
 

@@ -17,7 +17,6 @@ mod kept;
 pub mod options;
 mod part;
 mod plane;
-mod seam;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -110,9 +109,9 @@ impl Door {
     }
 
     /// As [`engine::server::Host::cluster_handed_over`].
-    pub fn handed_over(&self, has_all: bool) {
+    pub fn handed_over(&self, has_all: bool, log_end: u64) {
         // A thread that has ended hands nothing over.
-        let _ = self.knock(Knock::HandedOver { has_all });
+        let _ = self.knock(Knock::HandedOver { has_all, log_end });
     }
 
     /// As [`engine::server::Host::save_cluster_config`].
@@ -182,6 +181,7 @@ impl Mind for Agent {
     }
 
     fn configure(&mut self, facts: NodeRecord, promise: cluster::records::Promise) {
-        Agent::configure(self, facts, |identity| identity.promise = promise);
+        self.configure_facts(facts);
+        self.configure_promise(promise);
     }
 }

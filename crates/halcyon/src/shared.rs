@@ -304,8 +304,8 @@ impl Host for ProcessHost {
         self.cluster.ask(ask, answer);
     }
 
-    fn cluster_handed_over(&self, has_all: bool) {
-        self.cluster.handed_over(has_all);
+    fn cluster_handed_over(&self, has_all: bool, log_end: u64) {
+        self.cluster.handed_over(has_all, log_end);
     }
 
     fn save_cluster_config(&self) -> Result<(), String> {

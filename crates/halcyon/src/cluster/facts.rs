@@ -10,7 +10,6 @@ use engine::server::Server;
 
 use super::kept::Memory;
 use super::options::Options;
-use super::seam::Roles;
 
 /// How this node is reached.
 pub fn of_node(server: &Server, options: &Options) -> NodeRecord {

@@ -12,7 +12,6 @@ use cluster::topology::{Records, Topology};
 use super::facts;
 use super::kept::{Kept, Memory};
 use super::options::Options;
-use super::seam::Roles;
 use crate::shared::Shared;
 
 /// Between two writes of `cluster-config-file`, where only the revision has changed.
@@ -24,8 +23,6 @@ pub trait Part {
     fn now_us(&self) -> u64;
     /// [`Event::Tick`], as things are.
     fn tick(&mut self) -> Event;
-    /// The end of the log.
-    fn log_end(&self) -> u64;
     /// What the directives say of this node now.
     fn facts(&self, options: &Options) -> (NodeRecord, Promise);
     /// Route and answer by this.
@@ -121,10 +118,6 @@ impl Part for ServerPart {
             promised_us: server.cluster_promised_us(),
             log_epoch: self.log_epoch,
         }
-    }
-
-    fn log_end(&self) -> u64 {
-        self.shared.server.log.end()
     }
 
     fn facts(&self, options: &Options) -> (NodeRecord, Promise) {

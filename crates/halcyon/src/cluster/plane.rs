@@ -45,6 +45,8 @@ pub enum Knock {
     HandedOver {
         /// It has all.
         has_all: bool,
+        /// What that is.
+        log_end: u64,
     },
     /// Write what is to be kept, now.
     Save(Box<dyn FnOnce(Result<(), String>) + Send>),
@@ -399,10 +401,7 @@ impl<M: Mind, P: Part> Plane<M, P> {
                 self.answers.push((id, answer));
                 self.tell(Event::Asked(id, ask));
             }
-            Knock::HandedOver { has_all } => {
-                let log_end = self.part.log_end();
-                self.tell(Event::HandedOver { has_all, log_end });
-            }
+            Knock::HandedOver { has_all, log_end } => self.tell(Event::HandedOver { has_all, log_end }),
             Knock::Reconfigure => {
                 let (facts, promise) = self.part.facts(&self.options);
                 self.mind.configure(facts, promise);

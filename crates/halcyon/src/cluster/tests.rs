@@ -113,9 +113,6 @@ impl Part for Bystander {
     fn tick(&mut self) -> Event {
         Event::Tick { log_end: 0, followers: Vec::new(), promised_us: None, log_epoch: 0 }
     }
-    fn log_end(&self) -> u64 {
-        0
-    }
     fn facts(&self, _: &Options) -> (NodeRecord, Promise) {
         unreachable!("facts: nothing changes them")
     }
