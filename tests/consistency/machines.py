@@ -101,7 +101,7 @@ class Cluster:
         try:
             for machine in [*self.etcds, *self.nodes]:
                 machine.start()
-            self.wait_for("ready to accept connections")
+            self.wait_for("This node is the primary of its shard")
             self.run_tool("--cluster", "create", *map(self.address, self.nodes), "--cluster-replicas", self.copies - 1,
                           "--cluster-yes")
         except BaseException:

@@ -28,8 +28,8 @@ use std::thread;
 use std::time::Duration;
 
 use cluster::agent::{Action, Agent, Ask, Event};
-use cluster::records::NodeRecord;
-use cluster::topology::Records;
+use cluster::records::{Key, LiveRecord, NodeRecord, Promise, Record, ShardRecord};
+use cluster::topology::{Records, Topology};
 use engine::config::Config;
 use engine::server::{Answer, Server};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -149,8 +149,23 @@ impl Door {
     }
 }
 
-/// Nothing is served until the cluster says what this node's part is. Before the workers start.
-pub fn begin(server: &Server) {
+/// Until the cluster says what this node's part is, nothing is served, and whoever asks is told of a node without slots. Before the
+/// workers start.
+pub fn begin(server: &Server, prepared: &Prepared) {
+    let (facts, me) = (facts::of_node(server, &prepared.options), server.cluster_me());
+    let shard = ShardRecord {
+        epoch: 0,
+        primary: me.clone(),
+        in_sync: vec![me.clone()],
+        promise: Promise::Nothing,
+        began_at: 0,
+    };
+    let mut records = Records::default();
+    records.put(Key::Shard(facts.shard.clone()), Record::Shard(shard), 0);
+    records.put(Key::Node(me.node.clone()), Record::Node(facts), 0);
+    records.put(Key::Live(me.node), Record::Live(LiveRecord { life: me.life }), 0);
+    let topology = Topology::of(&records).expect("records: a node alone without slots is a topology");
+    server.cluster.install(Arc::new(topology));
     server.cluster.refuse(NOT_YET.to_owned());
     server.cluster.serve_until(0);
 }
@@ -180,7 +195,7 @@ impl Mind for Agent {
         Agent::records(self)
     }
 
-    fn configure(&mut self, facts: NodeRecord, promise: cluster::records::Promise) {
+    fn configure(&mut self, facts: NodeRecord, promise: Promise) {
         self.configure_facts(facts);
         self.configure_promise(promise);
     }

@@ -106,8 +106,8 @@ pub fn serve(args: &[Vec<u8>]) -> Result<(), String> {
     }
     let server = Server::new(config.clone(), Box::new(SystemClock::new()), process, Box::new(host))?;
     write_pid_file(&config);
-    if door.is_open() {
-        cluster::begin(&server);
+    if let Some(prepared) = &prepared {
+        cluster::begin(&server, prepared);
     }
     let (shared, tasks) = Shared::new(server, mailboxes, stopping, listeners, tls, threads);
 
