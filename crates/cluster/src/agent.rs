@@ -1,31 +1,38 @@
-//! One node's part in the cluster: what it sees comes in as events, with the time; what it decides comes out as actions.
+//! One node's part in the cluster: what it sees comes in as events, with the time; what it decides comes out as
+//! actions.
 //!
 //! Rules, which the simulation asserts:
 //!
-//! 1. A shard's record changes only by a transaction that compares the revision at which it was written. So epochs have one
-//!    primary each, and the in-sync set one history.
+//! 1. A shard's record changes only by a transaction that compares the revision at which it was written. So epochs
+//!    have one primary each, and the in-sync set one history.
 //! 2. A node leads only in the life that the record names. Who comes back in another life follows.
-//! 3. Only a member of the in-sync set, in the life that the set names, becomes primary, and only when the primary's live
-//!    record is gone, or the primary itself hands over. If no life that the set names is there, but every node that it names
-//!    is, in another life, then the one with the highest epoch and offset. (`Promise::Nothing`: if no life that the set names is
-//!    there, any node that it names. One that it does not name the primary may not know of, and so needs no promise of.)
-//! 4. Who could become primary offers its offset first ([`crate::records::OfferRecord`]). From then on it follows nobody. The
-//!    best offer becomes primary: the highest epoch, then the highest offset, then the lowest name. The claim compares the
-//!    offer: who gives up and follows again first removes its offer, so that no claim of unknown outcome comes true later.
-//! 5. Each acknowledgement that a replica sends is a promise: for [`PROMISE_US`] it will neither offer nor become primary. What
-//!    a node promised before it was started again it does not know, and so it waits as long after its start.
-//! 6. A primary serves until its lease, counted from when it asked for it, can have ended, or, when etcd does not answer, until
-//!    the promises of all who are in the set have, or might be: those too that a transaction of unknown outcome adds or removes.
-//!    A lease counts only once the live record is known to be under it, and what was committed before that has been seen.
-//!    A replica serves what its bound on staleness allows.
-//! 7. A replica joins the in-sync set when it has caught up: replies wait for it first, and it is asked for when the replica has all
-//!    that the log held once they did. It leaves when it has been silent or behind for [`SILENT_US`], and replies wait for it until
-//!    that is committed. The set never shrinks below `cluster-min-in-sync`: writes are refused instead. (`Promise::Nothing`: it
-//!    leaves when its live record has long been gone; replies wait only for who is heard.)
-//! 8. Nobody serves from records that are wrong: another cluster's id, a revision below what was seen before, a slot with two owners.
-//! 9. Slots and shards are given away by who serves them, who stops before it asks for that, and serves again only when it is known
-//!    that it will not happen: because the record was written since, if need be by itself. A primary may not have seen yet what is in
-//!    etcd. (Slots of a shard of which no node is there can be taken: that is the administrator's risk, as is TAKEOVER.)
+//! 3. Only a member of the in-sync set, in the life that the set names, becomes primary, and only when the primary's
+//!    live record is gone, or the primary itself hands over. If no life that the set names is there, but every node
+//!    that it names is, in another life, then the one with the highest epoch and offset. (`Promise::Nothing`: if no
+//!    life that the set names is there, any node that it names. One that it does not name the primary may not know
+//!    of, and so needs no promise of.)
+//! 4. Who could become primary offers its offset first ([`crate::records::OfferRecord`]). From then on it follows
+//!    nobody. The best offer becomes primary: the highest epoch, then the highest offset, then the lowest name. The
+//!    claim compares the offer: who gives up and follows again first removes its offer, so that no claim of unknown
+//!    outcome comes true later.
+//! 5. Each acknowledgement that a replica sends is a promise: for [`PROMISE_US`] it will neither offer nor become
+//!    primary. What a node promised before it was started again it does not know, and so it waits as long after its
+//!    start.
+//! 6. A primary serves until its lease, counted from when it asked for it, can have ended, or, when etcd does not
+//!    answer, until the promises of all who are in the set have, or might be: those too that a transaction of unknown
+//!    outcome adds or removes. A lease counts only once the live record is known to be under it, and what was
+//!    committed before that has been seen. A replica serves what its bound on staleness allows.
+//! 7. A replica joins the in-sync set when it has caught up: replies wait for it first, and it is asked for when the
+//!    replica has all that the log held once they did. It leaves when it has been silent or behind for [`SILENT_US`],
+//!    and replies wait for it until that is committed. The set never shrinks below `cluster-min-in-sync`: writes are
+//!    refused instead. (`Promise::Nothing`: it leaves when its live record has long been gone; replies wait only for
+//!    who is heard.)
+//! 8. Nobody serves from records that are wrong: another cluster's id, a revision below what was seen before, a slot
+//!    with two owners.
+//! 9. Slots and shards are given away by who serves them, who stops before it asks for that, and serves again only
+//!    when it is known that it will not happen: because the record was written since, if need be by itself. A primary
+//!    may not have seen yet what is in etcd. (Slots of a shard of which no node is there can be taken: that is the
+//!    administrator's risk, as is TAKEOVER.)
 
 mod asking;
 mod commits;
@@ -47,7 +54,8 @@ pub use machine::Agent;
 /// What an acknowledgement promises, from when the replica sends it.
 pub const PROMISE_US: u64 = 1_000_000;
 
-/// A member of the in-sync set that acknowledges nothing for so long, while there is something to acknowledge, is taken out.
+/// A member of the in-sync set that acknowledges nothing for so long, while there is something to acknowledge, is
+/// taken out.
 pub const SILENT_US: u64 = 1_000_000;
 
 /// How long a node's lease lasts, in seconds: etcd's least, where its election timeout is the default.
@@ -94,7 +102,7 @@ pub struct Follower {
 /// What a node sees.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// All records: at the start, and whenever changes were missed.
+    /// All records, as of one revision and by a linearizable read: at the start, and whenever changes were missed.
     Records(Records),
     /// What one revision has changed; None: removed.
     Changed {
@@ -125,12 +133,13 @@ pub enum Event {
     },
     /// Somebody asks for something.
     Asked(AskId, Ask),
-    /// All that the log held when writes were held is acknowledged by whom the shard is handed to; or it took too long. Not sent
-    /// after [`Action::Release`].
+    /// All that the log held when writes were held is acknowledged by whom the shard is handed to; or it took too
+    /// long. Not sent after [`Action::Release`].
     HandedOver {
         /// It has all.
         has_all: bool,
-        /// The end of the log, to which nothing is appended until writes run again, not even what tells replicas of time.
+        /// The end of the log, to which nothing is appended until writes run again, not even what tells replicas of
+        /// time.
         log_end: u64,
     },
 }
@@ -138,7 +147,8 @@ pub enum Event {
 /// What an administrator can ask a node for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// Change records as this says: the transaction is made from the newest ones, and made again where others were faster.
+    /// Change records as this says: the transaction is made from the newest ones, and made again where others were
+    /// faster.
     Edit(crate::edits::Edit),
     /// CLUSTER FAILOVER, to this node, from its primary.
     Failover(FailoverKind),
@@ -170,8 +180,8 @@ pub enum Action {
     Renew,
     /// Let go of it: the node ends in order.
     Revoke,
-    /// Commit: if each key was written in this revision (0: it is not there), then write these (None: remove). Leased keys go
-    /// with the lease that was granted last; if that is gone by then, it is refused.
+    /// Commit: if each key was written in this revision (0: it is not there), then write these (None: remove). Leased
+    /// keys go with the lease that was granted last; if that is gone by then, it is refused.
     Commit {
         /// Which.
         txn: TxnId,
@@ -200,9 +210,11 @@ pub enum Action {
     Stand,
     /// Commands on keys may be run until this instant.
     ServeUntil(u64),
-    /// Hold writes until it is said to release them; tell by [`Event::HandedOver`] when this member has acknowledged all.
+    /// Hold writes until it is said to release them; tell by [`Event::HandedOver`] when this member has acknowledged
+    /// all.
     Hold(Member),
-    /// Let every command on keys wait that arrives from now on, as CLIENT PAUSE ALL does: somebody else may own them soon.
+    /// Let every command on keys wait that arrives from now on, as CLIENT PAUSE ALL does: somebody else may own them
+    /// soon.
     Park,
     /// Run what was held or parked, by the newest topology.
     Release,
@@ -223,7 +235,8 @@ pub struct Identity {
     pub node: NodeId,
     /// Its process.
     pub life: Life,
-    /// What the node kept beside its data of the cluster that it was part of: the cluster's id, the highest revision seen.
+    /// What the node kept beside its data of the cluster that it was part of: the cluster's id, the highest revision
+    /// seen.
     pub kept: Option<(String, u64)>,
     /// The id of the cluster, should this node be its first: 40 hex digits, drawn.
     pub new_cluster: String,
@@ -242,6 +255,7 @@ pub struct Identity {
 pub enum Place {
     /// To a shard of its own, of this name, or, as its replica, to the one that has this name.
     In(ShardId),
-    /// To the shard that lacks replicas most, the ones that stand in other zones first; if none lacks any, to one of its own.
+    /// To the shard that lacks replicas most, the ones that stand in other zones first; if none lacks any, to one of
+    /// its own.
     Auto(ShardId),
 }

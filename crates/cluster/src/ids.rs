@@ -10,26 +10,32 @@ pub const ID_BYTES: usize = 40;
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(try_from = "String", into = "String")]
-        pub struct $name(Box<str>);
+        pub struct $name([u8; ID_BYTES]);
 
         impl $name {
             /// The name that is these 40 lower-case hex digits; None: they are not.
             pub fn new(text: &str) -> Option<$name> {
                 let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-                (text.len() == ID_BYTES && text.bytes().all(is_digit)).then(|| $name(text.into()))
+                text.bytes().all(is_digit).then(|| text.as_bytes().try_into().ok().map($name)).flatten()
             }
 
             /// Its digits.
             pub fn as_str(&self) -> &str {
-                &self.0
+                std::str::from_utf8(&self.0).expect("ids: digits are text")
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                out.write_str(self.as_str())
             }
         }
 
         impl fmt::Display for $name {
             fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-                out.write_str(&self.0)
+                out.write_str(self.as_str())
             }
         }
 
@@ -43,7 +49,7 @@ macro_rules! id {
 
         impl From<$name> for String {
             fn from(id: $name) -> String {
-                id.0.into()
+                id.as_str().to_owned()
             }
         }
     };

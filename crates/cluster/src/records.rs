@@ -1,5 +1,5 @@
-//! What stands in etcd, and under which key. Values are JSON, so that people can read them with etcd's own tools; fields that
-//! are not known are passed over, so that nodes of two versions can share a cluster.
+//! What stands in etcd, and under which key. Values are JSON, so that people can read them with etcd's own tools;
+//! fields that are not known are passed over, so that nodes of two versions can share a cluster.
 //!
 //! | key, after `/halcyon/NAME/` | value | written by |
 //! |---|---|---|
@@ -76,7 +76,8 @@ pub struct ShardRecord {
     pub epoch: u64,
     /// The primary.
     pub primary: Member,
-    /// Who has all that was acknowledged, the primary among them. Only they can become primary where `promise` is quorum.
+    /// Who has all that was acknowledged, the primary among them. Only they can become primary where `promise` is
+    /// quorum.
     pub in_sync: Vec<Member>,
     /// What replies promise.
     pub promise: Promise,

@@ -127,3 +127,89 @@ fn another_cluster_and_an_older_one_are_refused() {
         );
     }
 }
+
+fn started() -> OneNode {
+    let mut node = OneNode::new(Records::default(), None);
+    node.see(Event::Records(Records::default()));
+    node.run_ms(1_000);
+    node
+}
+
+fn refusal(node: &OneNode) -> Option<&str> {
+    node.done.iter().rev().find_map(|action| match action {
+        Action::Refuse(why) => Some(why.as_str()),
+        _ => None,
+    })
+}
+
+#[test]
+fn an_etcd_that_was_restored_while_the_node_ran_is_refused_for_good() {
+    let mut node = started();
+    let newest = node.etcd.clone();
+    let mut older = Records::default();
+    for (key, written) in newest.written.iter().filter(|(_, written)| **written < newest.revision) {
+        if let (Key::Cluster, Some(cluster)) = (key, &newest.cluster) {
+            older.put(Key::Cluster, cluster::records::Record::Cluster(cluster.clone()), *written);
+        }
+    }
+    node.see(Event::Records(older));
+    assert!(refusal(&node).is_some_and(|why| why.contains("restored from a backup")), "{:?}", refusal(&node));
+    node.see(Event::Records(newest));
+    node.run_ms(5_000);
+    let after = node.done.iter().rposition(|action| matches!(action, Action::Refuse(_))).expect("refused");
+    assert!(
+        !node.done[after..].iter().any(|action| matches!(action, Action::Lead { .. } | Action::Install(_)))
+    );
+}
+
+#[test]
+fn a_history_that_goes_on_otherwise_is_refused() {
+    let mut node = started();
+    let mut other = node.etcd.clone();
+    let shard = other.shards.keys().next().cloned().expect("a shard");
+    let (record, written) = other.shards[&shard].clone();
+    other.put(Key::Shard(shard), cluster::records::Record::Shard(record), written - 1);
+    other.revision += 10;
+    node.see(Event::Records(other));
+    assert!(refusal(&node).is_some_and(|why| why.contains("history is another")), "{:?}", refusal(&node));
+}
+
+#[test]
+fn another_process_of_the_same_name_is_told_apart_from_one_that_ends() {
+    let first = started();
+    let name = first.agent.member().node.clone();
+    let mut etcd = first.etcd.clone();
+    let live = cluster::records::LiveRecord { life: Life(9) };
+    let revision = etcd.revision + 1;
+    etcd.put(Key::Live(name.clone()), cluster::records::Record::Live(live), revision);
+    let mut second = OneNode::new(etcd.clone(), None);
+    second.see(Event::Records(etcd));
+    second.run_ms(4_000);
+    assert_eq!(refusal(&second), None, "its predecessor's lease may still run");
+    second.run_ms(6_000);
+    assert!(refusal(&second).is_some_and(|why| why.starts_with("Another process runs as node")));
+    let revision = second.etcd.revision + 1;
+    second.etcd.remove(&Key::Live(name.clone()), revision);
+    second.see(Event::Changed { revision, changes: vec![(Key::Live(name.clone()), None)] });
+    second.run_ms(3_000);
+    assert_eq!(second.etcd.live.get(&name), Some(&Life(1)), "it takes its place once the other is gone");
+    assert!(second.done.iter().any(|action| matches!(action, Action::Lead { .. })));
+}
+
+#[test]
+fn a_node_that_was_forgotten_serves_nothing_until_it_is_let_in_again() {
+    let mut node = started();
+    let name = node.agent.member().node.clone();
+    let shard = node.etcd.shards.keys().next().cloned().expect("a shard");
+    let keys = [Key::Node(name.clone()), Key::Live(name.clone()), Key::Shard(shard)];
+    let revision = node.etcd.revision + 1;
+    keys.iter().for_each(|key| node.etcd.remove(key, revision));
+    node.see(Event::Changed { revision, changes: keys.into_iter().map(|key| (key, None)).collect() });
+    node.run_ms(3_000);
+    assert!(refusal(&node).is_some_and(|why| why.contains("forgotten")));
+    assert!(!node.etcd.nodes.contains_key(&name), "it does not come back by itself");
+    node.see(Event::Asked(AskId(7), Ask::Enter));
+    node.run_ms(3_000);
+    assert_eq!(node.answer(7), Some(Ok(())));
+    assert!(node.etcd.nodes.contains_key(&name) && node.etcd.is_live(node.agent.member()));
+}

@@ -115,8 +115,8 @@ impl Agent {
         None
     }
 
-    /// What the edit changes. Slots are given away by who serves them, who else may not know that it has to stop; only of a shard
-    /// of which nobody is there can they be taken.
+    /// What the edit changes. Slots are given away by who serves them, who else may not know that it has to stop;
+    /// only of a shard of which nobody is there can they be taken.
     fn change(&self, edit: &Edit) -> Result<Change, String> {
         if let Edit::Forget(node) = edit
             && !self.records.nodes.contains_key(node)

@@ -25,8 +25,9 @@ impl Agent {
         Some(Due { purpose: Purpose::Enter, compares: vec![(Key::Cluster, 0)], writes })
     }
 
-    /// Writes the node's own record, or its facts where they are others than before. Its shard is what the record says. Who
-    /// looks for a place writes the cluster's record anew, so that two who look at once do not find the same.
+    /// Writes the node's own record, or its facts where they are others than before. Its shard is what the record
+    /// says. Who looks for a place writes the cluster's record anew, so that two who look at once do not find the
+    /// same.
     fn naming(&self) -> Option<Due> {
         let key = Key::Node(self.me.node.clone());
         let mut compares = vec![(key.clone(), self.records.written_at(&key))];
@@ -62,10 +63,12 @@ impl Agent {
         }
     }
 
-    /// A shard that nobody leads yet begins with its first node.
+    /// A shard that nobody leads yet begins with its first node. One that owns slots was led: whoever leads it next
+    /// is in its record, and if that was lost, nobody knows who has its data.
     fn own_sharding(&self) -> Option<Due> {
         let node = self.records.nodes.get(&self.me.node)?;
-        if self.records.shards.contains_key(&node.shard) || !self.records.is_live(&self.me) {
+        let owns_slots = self.records.slots.0.of(&node.shard).is_some_and(|slots| !slots.is_empty());
+        if self.records.shards.contains_key(&node.shard) || owns_slots || !self.records.is_live(&self.me) {
             return None;
         }
         let record = ShardRecord {
@@ -82,8 +85,8 @@ impl Agent {
     }
 }
 
-/// The shard that owns slots and has the fewest replicas, fewer than are wanted: of these one that does not stand in this zone,
-/// then the first.
+/// The shard that owns slots and has the fewest replicas, fewer than are wanted: of these one that does not stand in
+/// this zone, then the first.
 fn shard_that_lacks(records: &Records, zone: &str, replicas_wanted: usize) -> Option<ShardId> {
     let lacking = records.slots.0.shards().filter_map(|(shard, _)| {
         let copies: Vec<&NodeRecord> =

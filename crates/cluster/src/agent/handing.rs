@@ -1,5 +1,5 @@
-//! How a primary hands its shard, or slots, to somebody else: it stops serving before it asks for that, and serves again
-//! only when it knows that it did not come about.
+//! How a primary hands its shard, or slots, to somebody else: it stops serving before it asks for that, and serves
+//! again only when it knows that it did not come about.
 
 use super::commits::{Due, Purpose};
 use super::machine::Agent;
@@ -54,6 +54,9 @@ impl Agent {
         let Some((_, record, _)) = self.led_shard() else {
             return Err("ERR This node leads no shard".to_owned());
         };
+        if !self.is_there() {
+            return Err("ERR etcd does not answer: the shard cannot be handed over now".to_owned());
+        }
         if self.hand_over.is_some() || self.parked.is_some() {
             return Err("ERR The shard is being handed over already".to_owned());
         }

@@ -23,8 +23,8 @@ pub(super) struct Leading {
     /// Replicas that are about to join. Replies wait for them; each joins when it has all that the log held once
     /// they did: what was acknowledged before is not known to be in it.
     joining: BTreeMap<Member, Option<u64>>,
-    /// Sets that were asked for, with the revision of the shard's record that the transaction compares: while that is the
-    /// newest, they may come to be.
+    /// Sets that were asked for, with the revision of the shard's record that the transaction compares: while that is
+    /// the newest, they may come to be.
     proposed: Vec<(u64, Vec<Member>)>,
     /// When each member of the set was last heard, and caught up.
     reached_us: BTreeMap<Member, u64>,
@@ -41,7 +41,9 @@ impl Leading {
 
     /// A transaction was asked for that would make this the set.
     pub fn proposes(&mut self, revision: u64, set: Vec<Member>) {
-        self.proposed.push((revision, set));
+        if !self.proposed.contains(&(revision, set.clone())) {
+            self.proposed.push((revision, set));
+        }
     }
 
     fn is_silent(&self, member: &Member, now_us: u64) -> bool {

@@ -246,7 +246,8 @@ impl Agent {
         self.look_at_self();
     }
 
-    /// All records as they are now have to be what those seen before have become: what was not written since is as it was.
+    /// All records as they are now have to be what those seen before have become: what was not written since is as it
+    /// was.
     fn can_follow_from(&self, records: &Records) -> Result<(), String> {
         if !self.is_loaded {
             return Ok(());
@@ -409,8 +410,9 @@ impl Agent {
         }
     }
 
-    /// Leads, follows or stands, as the records say, and serves for as long as that is safe. Who becomes primary knows how long
-    /// it may serve before it has the slots; who is no longer primary has no slots before it serves as a replica.
+    /// Leads, follows or stands, as the records say, and serves for as long as that is safe. Who becomes primary
+    /// knows how long it may serve before it has the slots; who is no longer primary has no slots before it serves as
+    /// a replica.
     fn take_role(&mut self, topology: Option<Arc<Topology>>, out: &mut Vec<Action>) {
         let role = self.role_now();
         let was_lead = matches!(self.role, Role::Lead { .. });

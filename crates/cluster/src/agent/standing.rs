@@ -6,7 +6,8 @@ use super::{Action, AskId, CLOCK_MARGIN_US, FailoverKind, PROMISE_US};
 use crate::ids::{Member, NodeId, ShardId};
 use crate::records::{Key, OfferRecord, Promise, Record, ShardRecord};
 
-/// So long a replica goes on following a primary that it hears, but whose live record is gone: it may come back to etcd.
+/// So long a replica goes on following a primary that it hears, but whose live record is gone: it may come back to
+/// etcd.
 const GRACE_US: u64 = 3_000_000;
 
 /// Who was heard so lately is heard.
@@ -93,8 +94,8 @@ impl Agent {
         }
     }
 
-    /// Who follows promises not to become primary. So no claim of this node may be carried out any more, whatever became of
-    /// it: each compares the shard's record, and this node's offer.
+    /// Who follows promises not to become primary. So no claim of this node may be carried out any more, whatever
+    /// became of it: each compares the shard's record, and this node's offer.
     fn can_follow_again(&self, revision: u64) -> bool {
         let claimed = self.standing.as_ref().and_then(|standing| standing.claimed);
         claimed.is_none_or(|(shard_revision, offer_revision)| {

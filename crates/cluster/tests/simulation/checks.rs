@@ -1,0 +1,234 @@
+//! What must hold at every step.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cluster::ids::{Member, NodeId, ShardId};
+use cluster::records::{Promise, ShardRecord};
+use cluster::topology::Records;
+
+use crate::node::{Log, Node, SLOTS_SAMPLED};
+
+#[derive(Default)]
+pub struct Checks {
+    /// What was acknowledged under quorum, by shard: the end of the log that it needs, and the entry there.
+    acknowledged: BTreeMap<ShardId, Vec<(usize, u64)>>,
+    primaries: BTreeMap<(ShardId, u64), Member>,
+    /// Shards that an administrator took over: what only others have is lost.
+    pub taken_over: BTreeSet<ShardId>,
+    /// etcd was restored: what it says is older than what was served.
+    pub is_restored: bool,
+    pub promotions: u64,
+    pub reads: u64,
+    pub acknowledgements: u64,
+}
+
+fn has(log: &Log, (end, entry): (usize, u64)) -> bool {
+    end == 0 || log.entries.get(end - 1) == Some(&entry)
+}
+
+fn in_life<'a>(nodes: &'a [Node], member: &Member) -> Option<&'a Node> {
+    nodes.iter().find(|node| node.id == member.node && node.is_up && node.life == member.life.0)
+}
+
+impl Checks {
+    /// Two primaries never serve one shard, nor one slot, at the same instant.
+    pub fn serving(&self, at: usize, nodes: &[Node], now_us: u64) -> Result<(), String> {
+        if self.is_restored {
+            return Ok(());
+        }
+        let Some(shard) = nodes[at].served_shard(now_us) else { return Ok(()) };
+        for (other, node) in nodes.iter().enumerate().filter(|(other, _)| *other != at) {
+            let Some(other_shard) = node.served_shard(now_us) else { continue };
+            if other_shard == shard && !self.taken_over.contains(shard) {
+                return Err(format!("ONE SERVES: n{at} and n{other} both serve shard {shard}"));
+            }
+            let doubled =
+                SLOTS_SAMPLED.iter().find(|slot| nodes[at].serves_slot(**slot) && node.serves_slot(**slot));
+            if let Some(slot) = doubled
+                && other_shard != shard
+            {
+                return Err(format!("ONE OWNER: n{at} and n{other} both serve slot {slot}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Who reads sees all that was acknowledged.
+    pub fn read(&mut self, at: usize, shard: &ShardId, node: &Node) -> Result<(), String> {
+        self.reads += 1;
+        let last = self.acknowledged.get(shard).and_then(|entries| entries.last()).copied().unwrap_or((0, 0));
+        if !has(&node.log, last) && !self.is_exempt(shard) {
+            return Err(format!(
+                "FRESH READS: n{at} serves shard {shard} without entry {last:?}, acknowledged before"
+            ));
+        }
+        Ok(())
+    }
+
+    fn is_exempt(&self, shard: &ShardId) -> bool {
+        self.is_restored || self.taken_over.contains(shard)
+    }
+
+    /// What is acknowledged is in every member of the set that is there.
+    pub fn acknowledged(
+        &mut self,
+        at: usize,
+        nodes: &[Node],
+        end: usize,
+        records: &Records,
+    ) -> Result<(), String> {
+        let Some(own) = records.nodes.get(&nodes[at].id) else { return Ok(()) };
+        let Some((record, _)) = records.shards.get(&own.shard) else { return Ok(()) };
+        if record.promise != Promise::Quorum || end == 0 || self.is_exempt(&own.shard) {
+            return Ok(());
+        }
+        let entry = (end, nodes[at].log.entries[end - 1]);
+        self.acknowledgements += 1;
+        let all = self.acknowledged.entry(own.shard.clone()).or_default();
+        if all.last().is_none_or(|(last, _)| *last < end) {
+            all.push(entry);
+        }
+        has_all(record, nodes, entry).map_err(|why| format!("ACKNOWLEDGED BY ALL, by n{at}: {why}"))
+    }
+
+    /// A transaction was carried out, by this process.
+    pub fn committed(
+        &mut self,
+        before: &Records,
+        after: &Records,
+        who: &Member,
+        nodes: &[Node],
+        min_in_sync: usize,
+    ) -> Result<(), String> {
+        if after.slots.0.check().is_err() {
+            return Err("ONE OWNER: a slot has two in the records".to_owned());
+        }
+        // A shard that went with its last node is another one when it comes back under its name.
+        self.acknowledged.retain(|shard, _| after.shards.contains_key(shard));
+        for (shard, (record, written)) in &after.shards {
+            if *written != after.revision {
+                continue;
+            }
+            let same =
+                self.primaries.entry((shard.clone(), record.epoch)).or_insert_with(|| record.primary.clone());
+            if *same != record.primary && !self.is_restored {
+                return Err(format!("ONE PRIMARY AN EPOCH: {shard} has two in epoch {}", record.epoch));
+            }
+            if !record.in_sync.contains(&record.primary) {
+                return Err(format!("PRIMARY IN SYNC: {shard}'s is not in {record:?}"));
+            }
+            let Some((old, _)) = before.shards.get(shard) else { continue };
+            if record.epoch < old.epoch || (record.primary != old.primary && record.epoch == old.epoch) {
+                return Err(format!("EPOCHS RISE: from {old:?} to {record:?}"));
+            }
+            if record.primary != old.primary {
+                self.promotions += 1;
+                self.promoted(before, shard, old, record, who, nodes)?;
+            }
+            self.set_changed(before, after, shard, old, record, nodes, min_in_sync)?;
+        }
+        Ok(())
+    }
+
+    fn promoted(
+        &mut self,
+        before: &Records,
+        shard: &ShardId,
+        old: &ShardRecord,
+        record: &ShardRecord,
+        who: &Member,
+        nodes: &[Node],
+    ) -> Result<(), String> {
+        if self.is_exempt(shard) {
+            return Ok(());
+        }
+        let is_handed_over = *who == old.primary;
+        if before.is_live(&old.primary) && !is_handed_over {
+            return Err(format!(
+                "PRIMARY GONE: {:?} was promoted while {:?} was there",
+                record.primary, old.primary
+            ));
+        }
+        if old.in_sync.contains(&record.primary) {
+            return Ok(());
+        }
+        let back = |node: &NodeId, old: &Member| before.live.get(node).is_some_and(|life| *life != old.life);
+        let is_named = old.in_sync.iter().any(|member| member.node == record.primary.node);
+        let all_back = old.in_sync.iter().all(|member| back(&member.node, member));
+        let none_there = !old.in_sync.iter().any(|member| before.is_live(member));
+        let is_allowed = is_named && (all_back || (old.promise == Promise::Nothing && none_there));
+        if !is_allowed {
+            return Err(format!(
+                "FROM THE SET: {:?} was promoted, which {old:?} does not name",
+                record.primary
+            ));
+        }
+        self.all_crashed(shard, old, record, nodes)
+    }
+
+    /// What every node of the set has lost is lost; what one of them has, the new primary has.
+    fn all_crashed(
+        &mut self,
+        shard: &ShardId,
+        old: &ShardRecord,
+        record: &ShardRecord,
+        nodes: &[Node],
+    ) -> Result<(), String> {
+        let Some(entries) = self.acknowledged.get_mut(shard) else { return Ok(()) };
+        if record.promise == Promise::Nothing {
+            entries.clear();
+            return Ok(());
+        }
+        let of_set: Vec<&Node> =
+            nodes.iter().filter(|node| old.in_sync.iter().any(|member| member.node == node.id)).collect();
+        while entries.last().is_some_and(|entry| !of_set.iter().any(|node| has(&node.log, *entry))) {
+            entries.pop();
+        }
+        let new = in_life(nodes, &record.primary);
+        match (new, entries.last()) {
+            (Some(node), Some(entry)) if !has(&node.log, *entry) => {
+                Err(format!("BEST OF ALL: {:?} lacks {entry:?}, which another node of the set has", node.id))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "what was and what is")]
+    fn set_changed(
+        &mut self,
+        before: &Records,
+        after: &Records,
+        shard: &ShardId,
+        old: &ShardRecord,
+        record: &ShardRecord,
+        nodes: &[Node],
+        min_in_sync: usize,
+    ) -> Result<(), String> {
+        if record.promise == Promise::Nothing || old.promise == Promise::Nothing {
+            self.acknowledged.remove(shard);
+            return Ok(());
+        }
+        let is_edit = old.in_sync.iter().any(|member| {
+            let shard_in = |records: &Records| records.nodes.get(&member.node).map(|node| node.shard.clone());
+            shard_in(before) != shard_in(after)
+        });
+        let shrinks = record.in_sync.len() < old.in_sync.len() && record.in_sync.len() < min_in_sync;
+        if shrinks && record.primary == old.primary && !is_edit {
+            return Err(format!("ENOUGH IN SYNC: the set shrank from {old:?} to {record:?}"));
+        }
+        let last = self.acknowledged.get(shard).and_then(|entries| entries.last()).copied().unwrap_or((0, 0));
+        if self.is_exempt(shard) {
+            return Ok(());
+        }
+        has_all(record, nodes, last).map_err(|why| format!("SET HAS ALL: {why}"))
+    }
+}
+
+fn has_all(record: &ShardRecord, nodes: &[Node], entry: (usize, u64)) -> Result<(), String> {
+    for member in &record.in_sync {
+        if in_life(nodes, member).is_some_and(|node| !has(&node.log, entry)) {
+            return Err(format!("{:?} of {record:?} lacks {entry:?}, which was acknowledged", member));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,303 @@
+//! A node as the agent sees it: its clock, its server's log and links, its connection to etcd.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use cluster::agent::{Action, Agent, Event, Follower, Identity, Place, TxnId};
+use cluster::ids::{Life, Member, NodeId, ShardId};
+use cluster::records::{NodeRecord, Promise};
+use cluster::topology::Topology;
+
+pub const SLOTS_SAMPLED: [u16; 8] = [0, 2048, 4096, 6144, 8192, 10_240, 12_288, 14_336];
+
+/// What the server was told to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Role {
+    Stand,
+    Lead { epoch: u64, awaited: Vec<Member>, refuses_writes: bool },
+    Follow { primary: Member, epoch: u64 },
+}
+
+/// A log: who wrote what, by its number; and where each epoch began.
+#[derive(Clone, Debug, Default)]
+pub struct Log {
+    pub entries: Vec<u64>,
+    pub epochs: Vec<(u64, usize)>,
+}
+
+impl Log {
+    pub fn epoch(&self) -> u64 {
+        self.epochs
+            .iter()
+            .rev()
+            .find(|(_, start)| *start <= self.entries.len())
+            .map_or(0, |(epoch, _)| *epoch)
+    }
+
+    pub fn begin_epoch(&mut self, epoch: u64) {
+        let end = self.entries.len();
+        self.epochs.retain(|(known, start)| *known < epoch && *start <= end);
+        self.epochs.push((epoch, end));
+    }
+
+    pub fn cut_to(&mut self, end: usize) {
+        self.entries.truncate(end);
+        self.epochs.retain(|(_, start)| *start <= end);
+    }
+}
+
+/// What is sent between primaries and replicas.
+#[derive(Clone)]
+pub enum Message {
+    Hello { from: Member, epoch: u64, link: u64 },
+    Sync { link: u64, log: Rc<Log>, stamp_us: u64 },
+    Append { link: u64, start: usize, entries: Vec<u64>, stamp_us: u64, holds_all: bool },
+    Ack { link: u64, offset: usize, stamp_us: u64, holds_all: bool },
+}
+
+/// What is asked of etcd.
+#[derive(Clone)]
+pub enum Request {
+    Snapshot,
+    Grant {
+        asked_us: u64,
+    },
+    Renew {
+        lease: u64,
+        asked_us: u64,
+    },
+    Revoke {
+        lease: u64,
+    },
+    Commit {
+        txn: TxnId,
+        lease: Option<u64>,
+        compares: Vec<(cluster::records::Key, u64)>,
+        writes: crate::etcd::Writes,
+    },
+}
+
+pub struct Replica {
+    pub member: Member,
+    pub link: u64,
+    pub acked_to: usize,
+    pub heard_us: u64,
+    pub caught_up_us: u64,
+}
+
+pub struct Node {
+    pub id: NodeId,
+    pub home: ShardId,
+    pub zone: String,
+    pub life: u64,
+    pub is_up: bool,
+    pub is_gone: bool,
+    pub paused_until_us: u64,
+    pub agent: Option<Agent>,
+    /// Its clock: parts in a million that it is faster, and by how much it is ahead.
+    pub drift_ppm: i64,
+    pub ahead_us: u64,
+    // The connection to etcd.
+    pub lease: Option<u64>,
+    pub pending: Option<TxnId>,
+    pub watch_at: usize,
+    pub is_watching: bool,
+    pub is_watch_due: bool,
+    pub watch_delay_us: u64,
+    pub kept: Option<(String, u64)>,
+    // The server.
+    pub log: Log,
+    pub role: Role,
+    pub serve_until_us: u64,
+    pub topology: Option<Arc<Topology>>,
+    pub held: Option<Member>,
+    pub held_since_us: u64,
+    pub is_parked: bool,
+    pub is_refused: bool,
+    pub replicas: Vec<Replica>,
+    pub promised_us: Option<u64>,
+    /// The connection to its primary: what comes of an earlier one is lost.
+    pub link: u64,
+    pub is_linked: bool,
+    pub heard_primary_us: u64,
+    pub released_to: usize,
+    pub promise: Promise,
+    pub asks: Vec<u64>,
+}
+
+impl Node {
+    pub fn new(number: usize, home: ShardId, promise: Promise) -> Node {
+        Node {
+            id: node_id(number),
+            home,
+            zone: format!("z{}", number % 3),
+            life: 0,
+            is_up: false,
+            is_gone: false,
+            paused_until_us: 0,
+            agent: None,
+            drift_ppm: 0,
+            ahead_us: 0,
+            lease: None,
+            pending: None,
+            watch_at: 0,
+            is_watching: false,
+            is_watch_due: false,
+            watch_delay_us: 1_000,
+            kept: None,
+            log: Log::default(),
+            role: Role::Stand,
+            serve_until_us: 0,
+            topology: None,
+            held: None,
+            held_since_us: 0,
+            is_parked: false,
+            is_refused: false,
+            replicas: Vec::new(),
+            promised_us: None,
+            link: 0,
+            is_linked: false,
+            heard_primary_us: 0,
+            released_to: 0,
+            promise,
+            asks: Vec::new(),
+        }
+    }
+
+    pub fn member(&self) -> Member {
+        Member { node: self.id.clone(), life: Life(self.life) }
+    }
+
+    /// What its clock shows.
+    pub fn clock_us(&self, now_us: u64) -> u64 {
+        let drift = now_us as i64 / 1_000 * self.drift_ppm / 1_000;
+        now_us.wrapping_add_signed(drift) + self.ahead_us
+    }
+
+    /// A new process: all that was in memory is gone.
+    pub fn start(&mut self, min_in_sync: usize) {
+        self.life += 1;
+        let identity = Identity {
+            node: self.id.clone(),
+            life: Life(self.life),
+            kept: self.kept.clone(),
+            new_cluster: "c".repeat(40),
+            place: Place::In(self.home.clone()),
+            promise: self.promise,
+            min_in_sync,
+            replicas_wanted: 2,
+        };
+        let facts = NodeRecord {
+            ip: "127.0.0.1".to_owned(),
+            port: 7000,
+            tls_port: 0,
+            bus_port: 17_000,
+            hostname: String::new(),
+            zone: self.zone.clone(),
+            shard: self.home.clone(),
+            version: String::new(),
+        };
+        self.agent = Some(Agent::new(identity, facts));
+        self.is_up = true;
+        self.paused_until_us = 0;
+        self.forget_process();
+    }
+
+    pub fn forget_process(&mut self) {
+        self.lease = None;
+        self.pending = None;
+        self.is_watching = false;
+        self.is_watch_due = false;
+        self.role = Role::Stand;
+        self.serve_until_us = 0;
+        self.topology = None;
+        self.held = None;
+        self.is_parked = false;
+        self.is_refused = false;
+        self.replicas.clear();
+        self.promised_us = None;
+        self.is_linked = false;
+        self.released_to = 0;
+        self.asks.clear();
+    }
+
+    /// The shard that it answers for as its primary, if it answers at all.
+    pub fn served_shard(&self, now_us: u64) -> Option<&ShardId> {
+        let is_running = self.is_up && now_us >= self.paused_until_us && !self.is_refused && !self.is_parked;
+        let leads = matches!(self.role, Role::Lead { .. });
+        if !is_running || !leads || self.clock_us(now_us) >= self.serve_until_us {
+            return None;
+        }
+        let topology = self.topology.as_ref()?;
+        let own = &topology.nodes[topology.place_of(&self.id)?];
+        own.is_primary.then(|| own.shard.map(|shard| &topology.shards[shard].id)).flatten()
+    }
+
+    /// Of the sampled slots those that it answers for.
+    pub fn serves_slot(&self, slot: u16) -> bool {
+        let Some(topology) = &self.topology else { return false };
+        let own = topology.place_of(&self.id).and_then(|place| topology.nodes[place].shard);
+        own.is_some_and(|own| usize::from(topology.owners[usize::from(slot)]) == own)
+    }
+
+    pub fn tick(&self) -> Event {
+        let follower = |replica: &Replica| Follower {
+            member: replica.member.clone(),
+            acked_to: replica.acked_to as u64,
+            caught_up_us: replica.caught_up_us,
+            heard_us: replica.heard_us,
+        };
+        Event::Tick {
+            log_end: self.log.entries.len() as u64,
+            followers: self.replicas.iter().map(follower).collect(),
+            promised_us: self.promised_us,
+            log_epoch: self.log.epoch(),
+        }
+    }
+
+    /// What every awaited replica has acknowledged.
+    pub fn acknowledged_to(&self) -> usize {
+        let Role::Lead { awaited, .. } = &self.role else { return 0 };
+        let acked_to = |member: &Member| {
+            self.replicas
+                .iter()
+                .find(|replica| replica.member == *member)
+                .map_or(0, |replica| replica.acked_to)
+        };
+        awaited.iter().map(acked_to).min().unwrap_or(self.log.entries.len())
+    }
+
+    /// Takes a role, as an action says.
+    pub fn take_role(&mut self, action: &Action) {
+        match action {
+            Action::Lead { epoch, awaited, refuses_writes } => {
+                let is_same_epoch = matches!(&self.role, Role::Lead { epoch: known, .. } if known == epoch);
+                if !is_same_epoch {
+                    self.log.begin_epoch(*epoch);
+                    self.replicas.clear();
+                    self.released_to = 0;
+                }
+                self.role =
+                    Role::Lead { epoch: *epoch, awaited: awaited.clone(), refuses_writes: *refuses_writes };
+            }
+            Action::Follow { primary, epoch } => {
+                self.role = Role::Follow { primary: primary.clone(), epoch: *epoch };
+                self.is_linked = false;
+                self.replicas.clear();
+            }
+            _ => {
+                self.role = Role::Stand;
+                self.is_linked = false;
+                self.replicas.clear();
+            }
+        }
+    }
+}
+
+pub fn node_id(number: usize) -> NodeId {
+    NodeId::new(&format!("{number:040x}")).expect("40 digits")
+}
+
+pub fn shard_id(number: usize) -> ShardId {
+    ShardId::new(&format!("{:040x}", number + 0xabc0)).expect("40 digits")
+}
