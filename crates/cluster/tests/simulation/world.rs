@@ -222,7 +222,7 @@ impl World {
         }
         match happening {
             Happening::Tick(..) => self.tick(at),
-            Happening::FromEtcd(_, _, event) => self.from_etcd(at, event),
+            Happening::FromEtcd(_, _, event) => self.hear_etcd(at, event),
             Happening::Granted(_, _, lease, asked_us) => {
                 let node = &mut self.nodes[at];
                 if *node.lease.get_or_insert(lease) == lease {
@@ -508,7 +508,7 @@ impl World {
         node.kept = kept.map(|(cluster, revision)| (cluster.to_owned(), revision));
     }
 
-    fn from_etcd(&mut self, at: usize, event: Event) {
+    fn hear_etcd(&mut self, at: usize, event: Event) {
         match &event {
             Event::Records(records) => {
                 if self.nodes[at].is_watching {
