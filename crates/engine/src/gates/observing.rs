@@ -84,8 +84,10 @@ impl Ctx<'_> {
         let (gates, synced_to) = (&server.gates, server.gates.settled_to());
         let is_held = gates.awaits(self.session_ref()) != Awaits::NOTHING;
         let mut seen = 0;
-        if is_held {
-            seen = if sees_all(info, args) { server.log.end() } else { gates.unsynced.of_everything() };
+        if is_held && sees_all(info, args) {
+            seen = server.log.end();
+        } else if is_held && sees_data(info) {
+            seen = gates.unsynced.of_everything();
         }
         let mut written = std::mem::take(&mut self.worker().observed.written);
         // Of a script's keys, and of a transaction's, its commands tell.
@@ -190,6 +192,13 @@ impl Ctx<'_> {
             worker.post(server, to, Letter::Gated { offset, letter: Box::new(letter) });
         }
     }
+}
+
+/// True if a command's reply may tell of data. What tells of none is answered whatever is not safe: the copies that are awaited
+/// come by such commands.
+fn sees_data(info: &CommandInfo) -> bool {
+    let spec = &info.spec;
+    info.has_keys() || spec.flags.contains(Flags::WRITE) || spec.categories.contains(Categories::SCRIPTING)
 }
 
 /// True if a command may look at keys that it does not name.

@@ -93,6 +93,7 @@ fn in_a_new_epoch_nobody_has_anything_yet() {
     acknowledge(&mut harness, 1, written);
     harness.server.cluster_lead(2, &[member("a")], false);
     assert!(harness.reply("GET key").waits_for() >= Some(written));
+    assert_eq!(harness.reply("PING").waits_for(), None, "whoever comes to get what it lacks is answered");
     // What it acknowledges is of the epoch before.
     let later = end(&harness) + 100;
     acknowledge(&mut harness, 1, later);
