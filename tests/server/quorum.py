@@ -196,6 +196,19 @@ def where_replies_wait_for_the_disk_so_do_copies():
 
 
 @check
+def reads_of_a_copy_are_as_young_as_promised():
+    """with a bound on staleness, a copy answers reads until it has not heard of its primary for that long, and again after that"""
+    with shard("--replica-max-staleness-ms", "300") as (primary, one, two), one.connect() as reader:
+        expect(reader.call("READONLY"), "OK")
+        with primary.connect() as writer:
+            expect(writer.call("SET", "key", "1"), "OK")
+        wait_until(lambda: reader.call("GET", "key") == b"1", "an answer")
+        with stopped(primary):
+            wait_until(lambda: str(reader.call("GET", "key")).startswith("MASTERDOWN"), "a refusal")
+        wait_until(lambda: reader.call("GET", "key") == b"1", "an answer")
+
+
+@check
 def acknowledged_writes_survive_their_primary():
     """under load from many connections the primary is killed: what it acknowledged is in every copy"""
     with shard() as (primary, one, two):

@@ -103,6 +103,11 @@ impl Socket {
         }
     }
 
+    /// How long a reading waits from now on.
+    pub fn set_read_wait(&self, wait: Duration) -> io::Result<()> {
+        self.tcp().set_read_timeout(Some(wait))
+    }
+
     /// As [`Read::read`]; an error [`ErrorKind::WouldBlock`] or `TimedOut` where nothing comes for a moment.
     pub fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {

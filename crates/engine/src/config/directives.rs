@@ -490,6 +490,7 @@ pub static DIRECTIVES: &[Directive] = &[
         .needless("what is replaced is always freed in the background"),
     int("replica-priority", 0, I32, 100).also(&["slave-priority"]),
     yes("replica-announced"),
+    int("replica-max-staleness-ms", 0, I32, 0),
     optional("replica-announce-ip").also(&["slave-announce-ip"]),
     int("replica-announce-port", 0, PORT, 0).also(&["slave-announce-port"]),
     int("min-replicas-to-write", 0, I32, 0).also(&["min-slaves-to-write"]),

@@ -99,6 +99,8 @@ hot_values! {
     lfu_decay_time_min: AtomicU64 => u64, "lfu-decay-time";
     /// Replicas that have to follow for writes to be accepted; 0: none.
     replicas_to_write_min: AtomicU64 => u64, "min-replicas-to-write";
+    /// Milliseconds that a replica's data may be older than its primary's, in a cluster; 0: any.
+    replica_staleness_ms_max: AtomicU64 => u64, "replica-max-staleness-ms";
     /// Whether a cluster node with uncovered slots refuses all keys.
     cluster_require_full_coverage: AtomicBool => bool, "cluster-require-full-coverage";
     /// Keys that are remembered for client-side caching; 0: no limit.

@@ -263,7 +263,7 @@ impl Gates {
     }
 
     /// True if a copy counts only once it is on its disk.
-    pub(crate) fn copies_sync(&self) -> bool {
+    pub fn copies_sync(&self) -> bool {
         self.copies_sync.load(Relaxed)
     }
 

@@ -20,6 +20,16 @@ use crate::shared::Shared;
 
 /// Between two attempts.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// As above, of a member of a shard: replies may wait for it.
+const MEMBER_RETRY_INTERVAL: Duration = Duration::from_millis(50);
+/// How long a member waits for a connection, and for a sign of its primary, which sends some a second.
+const MEMBER_CONNECT_PATIENCE: Duration = Duration::from_secs(1);
+const MEMBER_SILENCE_MAX: Duration = Duration::from_secs(5);
+/// Between two looks whether this server's files are safe, where the primary waits for that.
+const SYNC_INTERVAL: Duration = Duration::from_millis(1);
+/// A member asks so often within its bound on staleness how old its data are, and no more often than this.
+const STAMPS_PER_BOUND: u32 = 4;
+const STAMP_INTERVAL_MIN: Duration = Duration::from_millis(10);
 /// Between two looks whether the data's files are loaded.
 const LOADING_INTERVAL: Duration = Duration::from_millis(50);
 /// Between two acknowledgements.
@@ -77,6 +87,7 @@ pub fn run(shared: &Arc<Shared>, control: &LinkControl, seed: u64) {
             continue;
         }
         let (term, primary) = (plan.term, plan.primary.clone());
+        let is_member = plan.introduction.membership.is_some();
         tracing::info!("Connecting to MASTER {}:{}", primary.host, primary.port);
         let reason = match Link::make(shared, control, plan) {
             Ok(mut link) => link.follow(seed),
@@ -86,7 +97,7 @@ pub fn run(shared: &Arc<Shared>, control: &LinkControl, seed: u64) {
         if server.replication.following.term() == term {
             tracing::warn!("Link to MASTER {}:{}: {reason}", primary.host, primary.port);
             server.replication.following.set_link(term, LinkState::Connect, server.clock.now().unix_ms);
-            control.sleep(RETRY_INTERVAL);
+            control.sleep(if is_member { MEMBER_RETRY_INTERVAL } else { RETRY_INTERVAL });
         }
     }
 }
@@ -102,8 +113,13 @@ pub(super) struct Link<'s> {
     /// When something last came.
     heard: Instant,
     acked: Instant,
-    /// The offset that was acknowledged last.
+    /// The offset that was acknowledged last, and what was said to be on the disk.
     acked_to: u64,
+    synced_to: u64,
+    /// How long a reading waits.
+    read_wait: Duration,
+    /// When the primary was last asked how old this server's data are.
+    stamped: Instant,
 }
 
 impl Drop for Link<'_> {
@@ -119,7 +135,11 @@ impl<'s> Link<'s> {
         let server = &shared.server;
         let now_ms = server.clock.now().unix_ms;
         server.replication.following.set_link(plan.term, LinkState::Connecting, now_ms);
-        let (socket, tcp) = link_socket::connect(shared, &plan.primary)?;
+        let patience = match plan.introduction.membership {
+            Some(_) => MEMBER_CONNECT_PATIENCE,
+            None => Duration::from_secs(server.config.int("repl-timeout").max(1) as u64),
+        };
+        let (socket, tcp) = link_socket::connect(shared, &plan.primary, patience)?;
         let peer = tcp.peer_addr().and_then(|peer| tcp.local_addr().map(|local| Peer::tcp(peer, local)));
         let peer = peer.map_err(|error| error.to_string())?;
         *control.socket.lock() = Some((plan.term, tcp));
@@ -128,8 +148,21 @@ impl<'s> Link<'s> {
         }
         let client = server.clients.open(peer, 0, now_ms);
         server.replication.following.set_link_client(client.id);
-        let (heard, acked) = (Instant::now(), Instant::now());
-        Ok(Link { shared, plan, socket, input: Vec::new(), client, heard, acked, acked_to: 0 })
+        let now = Instant::now();
+        let (read_wait, input) = (link_socket::READ_WAIT, Vec::new());
+        Ok(Link {
+            shared,
+            plan,
+            socket,
+            input,
+            client,
+            heard: now,
+            acked: now,
+            acked_to: 0,
+            synced_to: 0,
+            read_wait,
+            stamped: now,
+        })
     }
 
     pub(super) fn server(&self) -> &'s Server {
@@ -234,7 +267,7 @@ impl<'s> Link<'s> {
                 self.acknowledge_if_due()?;
             }
             self.acknowledge_if_due()?;
-            let read = self.read()?;
+            let read = if self.is_member() { self.read_as_member()? } else { self.read()? };
             following.note_received(read);
             stream.push(&std::mem::take(&mut self.input));
             if read == 0 && self.acked_to != following.applied() && !self.is_member() {
@@ -279,11 +312,50 @@ impl<'s> Link<'s> {
         match self.server().synced_to() {
             None => write_command(&mut out, [b"REPLCONF".as_slice(), b"ACK", applied.as_bytes()]),
             Some(synced) => {
+                self.synced_to = synced;
                 let synced = synced.to_string();
                 let words = [b"REPLCONF".as_slice(), b"ACK", applied.as_bytes(), b"FACK", synced.as_bytes()];
                 write_command(&mut out, words);
             }
         }
+        self.send(&out)
+    }
+
+    /// As [`Link::read`]; meanwhile the primary is told at once what is safe here, where it waits for that, and asked how old
+    /// the data are, where that is bounded.
+    fn read_as_member(&mut self) -> Result<usize, String> {
+        loop {
+            let server = self.server();
+            let synced_to = server.synced_to().filter(|_| server.gates.copies_sync());
+            if synced_to.is_some_and(|synced_to| synced_to > self.synced_to) {
+                self.acknowledge()?;
+            }
+            let is_behind = synced_to.is_some_and(|synced_to| synced_to < server.log.end());
+            let bound_ms = server.config.hot().replica_staleness_ms_max();
+            let mut wait = if is_behind { SYNC_INTERVAL } else { link_socket::READ_WAIT };
+            if bound_ms > 0 {
+                let interval = Duration::from_millis(bound_ms) / STAMPS_PER_BOUND;
+                wait = wait.min(interval.max(STAMP_INTERVAL_MIN));
+                self.ask_for_stamp(interval.max(STAMP_INTERVAL_MIN))?;
+            }
+            if wait != self.read_wait {
+                self.socket.set_read_wait(wait).map_err(|error| error.to_string())?;
+                self.read_wait = wait;
+            }
+            let read = self.read()?;
+            if read > 0 || !is_behind {
+                return Ok(read);
+            }
+        }
+    }
+
+    fn ask_for_stamp(&mut self, interval: Duration) -> Result<(), String> {
+        if self.stamped.elapsed() < interval {
+            return Ok(());
+        }
+        self.stamped = Instant::now();
+        let (stamp, mut out) = (self.server().cluster_stamp(), Vec::new());
+        write_command(&mut out, [b"REPLCONF".as_slice(), b"halcyon-stamp", stamp.as_bytes()]);
         self.send(&out)
     }
 
@@ -344,7 +416,11 @@ impl<'s> Link<'s> {
             }
             Err(error) if is_silence(&error) => {
                 let timeout_s = self.server().config.int("repl-timeout").max(1) as u64;
-                if self.heard.elapsed() > Duration::from_secs(timeout_s) {
+                let mut timeout = Duration::from_secs(timeout_s);
+                if self.is_member() {
+                    timeout = timeout.min(MEMBER_SILENCE_MAX);
+                }
+                if self.heard.elapsed() > timeout {
                     return Err("MASTER timeout: no data nor PING received...".to_owned());
                 }
                 Ok(0)

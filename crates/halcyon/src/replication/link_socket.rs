@@ -11,13 +11,17 @@ use crate::outgoing::{Unconnected, Wanted};
 use crate::shared::Shared;
 
 /// A reading waits so long for bytes.
-const READ_WAIT: Duration = Duration::from_millis(200);
+pub(super) const READ_WAIT: Duration = Duration::from_millis(200);
 
-/// Connects to a primary within `repl-timeout`. The second answer is the same socket, to be closed by others.
-pub(super) fn connect(shared: &Shared, primary: &Primary) -> Result<(Socket, TcpStream), String> {
+/// Connects to a primary within this time. The second answer is the same socket, to be closed by others.
+pub(super) fn connect(
+    shared: &Shared,
+    primary: &Primary,
+    patience: Duration,
+) -> Result<(Socket, TcpStream), String> {
     let config = &shared.server.config;
     let wanted = Wanted {
-        patience: Duration::from_secs(config.int("repl-timeout").max(1) as u64),
+        patience,
         read_wait: READ_WAIT,
         is_undelayed: !config.bool("repl-disable-tcp-nodelay"),
         is_over_tls: config.bool("tls-replication"),

@@ -31,6 +31,12 @@ pub(crate) fn replconf(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>)
         if is(option, "GETACK") {
             return Ok(());
         }
+        if is(option, "HALCYON-STAMP") {
+            if ctx.session_ref().client.is_replica.load(Relaxed) {
+                ctx.server().put_stamp(value);
+            }
+            return Ok(());
+        }
         if is(option, "HALCYON-MEMBER") {
             let membership = Membership::parse(value).ok_or(Fault::SYNTAX)?;
             ctx.server().admit_member(&membership)?;
@@ -138,6 +144,9 @@ pub(crate) fn psync(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
         has_from(files) || has_from(replicas.on_disk.range())
     };
     let replica = Arc::new(Replica::new(ctx.session_ref().client.clone(), false, ctx.now_ms()));
+    if let Some(membership) = replica.membership() {
+        server.end_former(&membership.member.node);
+    }
     let refusal = match resume(&ids, id, next, has) {
         Ok(offset) => match Feed::of_stream(server, replica.clone(), offset) {
             Ok(feed) => {

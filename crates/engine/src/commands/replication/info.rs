@@ -55,12 +55,28 @@ pub(crate) fn section(source: &Source<'_>, fields: &mut Fields) {
         fields.add(&format!("slave{number}"), line);
     }
     fields.add("master_failover_state", server.failover_state().word());
+    shard(source, fields);
     let ids = server.replication.ids.lock().clone();
     fields.add("master_replid", ids.id);
     fields.add("master_replid2", ids.id2);
     fields.add("master_repl_offset", server.log.end());
     fields.add("second_repl_offset", ids.second_offset);
     backlog(source, fields);
+}
+
+/// Halcyon's own: what a cluster has this server do.
+fn shard(source: &Source<'_>, fields: &mut Fields) {
+    let server = source.server;
+    let (copies, following) = (&server.gates.copies, &server.replication.following);
+    if let Some(epoch) = server.cluster_epoch() {
+        fields.add("shard_epoch", epoch);
+        fields.add("shard_copies_awaited", copies.list().len());
+        fields.add("shard_offset_in_copies", copies.to().min(server.log.end()));
+        fields.add("shard_writes_refused", u8::from(following.refuses_writes()));
+    } else if server.config.hot().replica_staleness_ms_max() > 0 && server.cluster.enabled {
+        let now_us = source.now.mono_us;
+        fields.add("replica_staleness_ms", now_us.saturating_sub(following.fresh_us()) / 1000);
+    }
 }
 
 fn backlog(source: &Source<'_>, fields: &mut Fields) {

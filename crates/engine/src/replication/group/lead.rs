@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
 use cluster::agent::Follower;
-use cluster::ids::Member;
+use cluster::ids::{Member, NodeId};
 use cluster::records::NodeRecord;
 
 use super::Membership;
@@ -111,6 +111,15 @@ impl Server {
         self.check_hold();
     }
 
+    /// Closes the connections that a node has come by before: what it says on a new one is newer.
+    pub(crate) fn end_former(&self, node: &NodeId) {
+        for replica in self.replication.replicas.list() {
+            if replica.membership().is_some_and(|membership| membership.member.node == *node) {
+                self.host.kill(&replica.client);
+            }
+        }
+    }
+
     /// Wakes those whose replies may leave by now.
     fn note_safer(&self) {
         self.persistence.files.tell_progress();
@@ -130,7 +139,13 @@ impl Server {
             let heard_us = state.marks.heard_us(replica.acked_to());
             Some(Follower { member: membership.member.clone(), acked_to, caught_up_us, heard_us })
         };
-        replicas.iter().filter(|replica| replica.is_online()).filter_map(follower).collect()
+        // Of one that is here twice, the newer connection counts.
+        let is_newest = |at: usize, replica: &Replica| {
+            let member = |replica: &Replica| replica.membership().map(|membership| membership.member.clone());
+            !replicas[at + 1..].iter().any(|later| later.is_online() && member(later) == member(replica))
+        };
+        let online = replicas.iter().enumerate().filter(|(_, replica)| replica.is_online());
+        online.filter(|(at, replica)| is_newest(*at, replica)).filter_map(|(_, it)| follower(it)).collect()
     }
 
     /// Marks the log, and looks how a change of primaries is getting on. To be called about every 100 ms.

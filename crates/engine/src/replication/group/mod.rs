@@ -14,6 +14,7 @@ mod lead;
 mod marks;
 mod membership;
 mod serves;
+mod stamps;
 #[cfg(test)]
 mod tests;
 

@@ -282,3 +282,64 @@ fn nothing_is_promised_once_it_stands() {
     assert_eq!((server.cluster_promise(term), server.cluster_promise(term + 1)), (None, None));
     assert!(server.replication.following.plan(server).is_none());
 }
+
+#[test]
+fn of_a_member_that_comes_again_the_newer_connection_counts() {
+    let mut harness = leader(&["a"]);
+    attach(&mut harness, 1, "a", 1);
+    harness.run("SET key 1");
+    attach(&mut harness, 2, "a", 1);
+    let followers = harness.server.cluster_followers();
+    assert_eq!((followers.len(), followers[0].acked_to), (1, end(&harness)));
+    let former = harness.server.replication.replicas.list().remove(0);
+    assert!(former.client.kill.load(std::sync::atomic::Ordering::Relaxed), "it is closed");
+}
+
+#[test]
+fn stamps_come_back_in_the_stream() {
+    let mut harness = leader(&[]);
+    let stamp = format!("{} 0000000000000001 12345", id("a"));
+    assert_eq!(harness.effects(&format!("REPLCONF halcyon-stamp \"{stamp}\"")), "", "it is no replica");
+    attach(&mut harness, 1, "a", 1);
+    harness.on(1);
+    let effects = harness.effects(&format!("REPLCONF halcyon-stamp \"{stamp}\""));
+    assert_eq!(effects, format!("PING halcyon-stamp {stamp}"));
+    assert_eq!(harness.effects(&format!("REPLCONF halcyon-stamp {}", "x".repeat(200))), "");
+}
+
+#[test]
+fn a_replica_answers_while_it_is_young_enough() {
+    let pairs = [("cluster-enabled", "yes"), ("replica-max-staleness-ms", "100")];
+    let mut harness = Harness::with_config(&pairs);
+    let server = harness.server.clone();
+    harness.check("GET key", "(nil)");
+    harness.advance_ms(1000);
+    server.cluster_follow(&node_record(), member("a"), 1);
+    let refusal = "-MASTERDOWN This replica may lack what its primary has had for longer than replica-max-staleness-ms allows.";
+    harness.check("READONLY", "+OK");
+    harness.check("GET key", refusal);
+    harness.check("PING", "+PONG");
+    let following = &server.replication.following;
+    let take = |text: String| {
+        let mut stream = Vec::new();
+        resp::write_command(&mut stream, [b"PING".as_slice(), text.as_bytes()]);
+        let mut reader = crate::replication::replica::StreamReader::new(0, 1);
+        reader.push(&stream);
+        let batch = reader.next(&server).expect("a stream").expect("a record");
+        assert!(server.take_batch(following.term(), &batch, || {}));
+    };
+    let stamp = server.cluster_stamp();
+    harness.advance_ms(50);
+    take(format!("halcyon-stamp {} 0000000000000000 9999999999", id("a")));
+    take("halcyon-stamp".to_owned());
+    harness.check("GET key", refusal);
+    take(format!("halcyon-stamp {stamp}"));
+    harness.check("GET key", "(nil)");
+    harness.advance_ms(50);
+    harness.check("GET key", "(nil)");
+    assert!(harness.run("INFO replication").contains("replica_staleness_ms:100\r\n"));
+    harness.advance_ms(1);
+    harness.check("GET key", refusal);
+    server.config.override_value("replica-max-staleness-ms", b"0").expect("a number");
+    harness.check("GET key", "(nil)");
+}

@@ -79,13 +79,21 @@ impl Server {
     pub fn ask_for_acks(&self) {
         let wanted = &self.replication.replicas.acks_wanted;
         if wanted.load(Relaxed) && wanted.swap(false, AcqRel) && self.sends_pings() {
-            match self.replication.following.gate.try_lock() {
-                Some(_gate) if self.sends_pings() => drop(self.log.append_aside(GET_ACK)),
-                Some(_) => {}
-                // A worker does not wait for it: in its next turn.
-                None => wanted.store(true, Relaxed),
+            if !self.try_append_aside(GET_ACK) {
+                // In its next turn.
+                wanted.store(true, Relaxed);
             }
         }
+    }
+
+    /// Appends a record that is of no database, if this server still may; false if that would have to be waited for.
+    pub(crate) fn try_append_aside(&self, record: &[u8]) -> bool {
+        // *gate-first*, but for a worker, which does not wait for it.
+        let Some(_gate) = self.replication.following.gate.try_lock() else { return false };
+        if self.sends_pings() {
+            self.log.append_aside(record);
+        }
+        true
     }
 
     /// Closes replicas that were not heard of for `repl-timeout`.

@@ -50,6 +50,9 @@ const ROLE: u8 = IS_REPLICA | LINK_IS_DOWN;
 /// What is told to who writes to a replica.
 const READ_ONLY: Fault = Fault::Text("READONLY You can't write against a read only replica.");
 const TOO_FEW_IN_SYNC: Fault = Fault::Text("NOREPLICAS Not enough good replicas to write.");
+const TOO_OLD: Fault = Fault::Text(
+    "MASTERDOWN This replica may lack what its primary has had for longer than replica-max-staleness-ms allows.",
+);
 const MASTER_DOWN: Fault =
     Fault::Text("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.");
 
@@ -94,6 +97,8 @@ pub struct Following {
     received: AtomicU64,
     /// The database that is selected at the end of the log.
     stream_db: AtomicU64,
+    /// All is applied that the primary had at this instant (`Now::mono_us`).
+    fresh_us: AtomicU64,
     /// Unix milliseconds when the primary was last heard.
     heard_at_ms: AtomicI64,
     /// The link's client; 0: none.
@@ -227,6 +232,11 @@ impl Following {
     /// Says which client the link is; 0: none.
     pub fn set_link_client(&self, client_id: u64) {
         self.client_id.store(client_id, Relaxed);
+    }
+
+    /// All is applied that the primary had at this instant (`Now::mono_us`), as far as this server knows.
+    pub(crate) fn fresh_us(&self) -> u64 {
+        self.fresh_us.load(Relaxed)
     }
 
     /// The primary was heard.
@@ -378,6 +388,10 @@ impl Server {
             });
         if !is_allowed && self.is_stale() {
             return Err(MASTER_DOWN);
+        }
+        let reads = info.has_keys() || info.spec.flags.contains(Flags::READONLY);
+        if reads && !is_allowed && self.replication.following.is_replica() && self.is_too_old() {
+            return Err(TOO_OLD);
         }
         Ok(())
     }

@@ -314,6 +314,9 @@ impl Server {
         apply();
         following.applied.store(end, Relaxed);
         following.stream_db.store(batch.db_after() as u64, Relaxed);
+        if let Some(stamp_us) = batch.stamp_us() {
+            following.fresh_us.fetch_max(stamp_us, Relaxed);
+        }
         true
     }
 }

@@ -51,6 +51,7 @@ pub struct StreamBatch {
     pub(super) rounds: Vec<Vec<Vec<usize>>>,
     db_after: usize,
     wants_ack: bool,
+    stamp_us: Option<u64>,
 }
 
 impl StreamBatch {
@@ -67,6 +68,11 @@ impl StreamBatch {
     /// The primary asks how far this server is.
     pub fn wants_ack(&self) -> bool {
         self.wants_ack
+    }
+
+    /// The newest stamp of this process in it.
+    pub(super) fn stamp_us(&self) -> Option<u64> {
+        self.stamp_us
     }
 
     /// True if a command of it writes.
@@ -197,11 +203,17 @@ impl StreamReader {
             rounds: Vec::new(),
             db_after: self.db,
             wants_ack: false,
+            stamp_us: None,
         };
         let mut start = None;
         for index in 0..count {
             let step = self.step(server, &planned, index, &mut start)?;
-            planned.wants_ack |= matches!(step, Step::Pass) && is_question(planned.command(index));
+            if matches!(step, Step::Pass) && planned.command(index).len() > 1 {
+                let args = planned.command(index);
+                let (is_question, stamp_us) = (is_question(args), stamp_of(server, args));
+                planned.wants_ack |= is_question;
+                planned.stamp_us = planned.stamp_us.max(stamp_us);
+            }
             planned.steps.push(step);
             let (first, db) = start.unwrap_or((index, planned.db_after));
             if let Step::Select(db) = planned.steps[index] {
@@ -255,6 +267,12 @@ impl StreamReader {
             _ => Step::Run(info, info.only_key(args).map(|key| server.keyspace.position(key))),
         })
     }
+}
+
+/// When this process made the stamp that a PING brings back.
+fn stamp_of(server: &Server, args: Args<'_>) -> Option<u64> {
+    let is_ping = server.cluster.enabled && args[0].eq_ignore_ascii_case(b"ping");
+    if is_ping { server.own_stamp(args) } else { None }
 }
 
 /// True for REPLCONF GETACK.
