@@ -1,4 +1,4 @@
-"""Nodes on etcd: they join, slots are assigned, a change reaches every node, primaries are replaced, etcd goes and comes back."""
+"""Nodes on etcd: they join, get slots, see each change, replace primaries that die, and outlast outages of etcd."""
 
 import contextlib
 import os
@@ -99,7 +99,7 @@ class Nodes:
 
 @check
 def cluster_is_created_by_redis_cli():
-    """cluster: three nodes join one etcd; redis-cli --cluster create, check, info and call work; slots are redirected"""
+    """cluster: nodes join one etcd; redis-cli --cluster create, check, info and call work; keys are redirected"""
     with Etcd(members=1) as etcd, Nodes(etcd, 3) as nodes:
         nodes.create()
         records = etcd.records()
@@ -142,7 +142,7 @@ def cluster_change_is_seen_by_every_node():
 
 @check
 def cluster_primary_that_dies_is_replaced():
-    """cluster: a primary dies by SIGKILL, its replica takes over with all it had, the dead one comes back as a replica"""
+    """cluster: a primary dies by SIGKILL, its replica takes over with all it had, and it comes back as a replica"""
     with Etcd(members=3) as etcd, Nodes(etcd, 6) as nodes:
         nodes.create(replicas=1)
         primary = next(number for number in range(6) if nodes.call(number, "SET", "foo", "before") == "OK")

@@ -15,6 +15,8 @@ import acl  # noqa: F401  (each import registers its checks)
 import append_only  # noqa: F401
 import clients  # noqa: F401
 import cluster  # noqa: F401
+import cluster_bad_input  # noqa: F401
+import cluster_tools  # noqa: F401
 import durability  # noqa: F401
 import failover  # noqa: F401
 import listening  # noqa: F401

@@ -260,6 +260,8 @@ pub struct NoHost {
     pub file: Arc<Mutex<Vec<u8>>>,
     /// What was told of changes of primaries.
     pub handed_over: Arc<Mutex<Vec<bool>>>,
+    /// What was asked of the cluster, which does it all; None: there is none.
+    pub asked: Arc<Mutex<Option<Vec<Ask>>>>,
     /// The connections that can be made, the last first.
     pub links: Arc<Mutex<Vec<Box<dyn Link>>>>,
 }
@@ -277,6 +279,15 @@ impl Host for NoHost {
     fn shutdown(&self) {}
     fn cluster_handed_over(&self, has_all: bool, _: u64) {
         self.handed_over.lock().push(has_all);
+    }
+    fn cluster_ask(&self, ask: Ask, answer: Answer) {
+        match &mut *self.asked.lock() {
+            Some(asked) => {
+                asked.push(ask);
+                answer(Ok(()));
+            }
+            None => answer(Err("ERR This node has no etcd (cluster-etcd)".to_owned())),
+        }
     }
     fn save(&self, server: &Server, save: &Save) -> Result<(), String> {
         let (mut encoder, mut bytes) = (save.encoder(server), Vec::new());

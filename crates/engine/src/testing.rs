@@ -178,6 +178,16 @@ impl Harness {
         show_all(&sent)
     }
 
+    /// Has the cluster do all that is asked of it from now on.
+    pub fn answer_asks(&mut self) {
+        self.host.asked.lock().get_or_insert_default();
+    }
+
+    /// What was asked of the cluster since this was last called.
+    pub fn asked(&self) -> Vec<cluster::agent::Ask> {
+        self.host.asked.lock().as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
     /// The next command that wants a connection to another server gets this one, before those that were given sooner.
     pub fn give_link(&mut self, link: Box<dyn Link>) {
         self.host.links.lock().push(link);

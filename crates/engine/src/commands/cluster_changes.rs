@@ -32,8 +32,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 const ROLE_TIMEOUT: Duration = Duration::from_secs(5);
 const ROLE_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Redis's distance between a node's port and the one for other nodes.
-const BUS_OFFSET: i64 = 10_000;
+/// How long until every node has seen a change of the records, and much longer.
+const SEEN_TIMEOUT: Duration = Duration::from_secs(1);
 
 const BAD_SLOT: Fault = Fault::Text("ERR Invalid or out of range slot");
 const BAD_ACTION: Fault =
@@ -264,10 +264,36 @@ fn assign(ctx: &mut Ctx<'_>, slot: u16, id: &[u8], reply: &mut Reply<'_>) -> Cmd
         reply.ok();
         return Ok(());
     }
-    let edit = Edit::SetSlots(topology.shards[shard].id.clone(), SlotRanges::of([slot]));
-    ask_then(ctx, Ask::Edit(edit), move |lane| {
-        lane.server().cluster.close_slot(slot);
+    let to = topology.shards[shard].id.clone();
+    let owner = topology.owners[usize::from(slot)];
+    let is_of_others = owner != NO_OWNER && !server.cluster.owns(slot);
+    let edit = Ask::Edit(Edit::SetSlots(to.clone(), SlotRanges::of([slot])));
+    if ctx.is_nested() {
+        return Err(NESTED);
+    }
+    ctx.defer_script(move |lane: &mut Lane<'_>| {
+        let server = lane.server();
+        // Tools tell every node: who serves the slot may have given it away a moment ago.
+        if !(is_of_others && comes_to_own(server, slot, &to)) {
+            await_answer(server, edit)?;
+        }
+        server.cluster.close_slot(slot);
         answer_ok(lane)
+    });
+    Ok(())
+}
+
+/// True once this node has heard that the slot is this shard's; false if it does not.
+fn comes_to_own(server: &Server, slot: u16, shard: &ShardId) -> bool {
+    let owns = |topology: Arc<Topology>| {
+        let owner = topology.shards.get(usize::from(topology.owners[usize::from(slot)]));
+        owner.is_some_and(|owner| owner.id == *shard)
+    };
+    (0..SEEN_TIMEOUT.as_millis() / ROLE_INTERVAL.as_millis()).any(|turn| {
+        if turn > 0 {
+            std::thread::sleep(ROLE_INTERVAL);
+        }
+        server.cluster.topology().is_some_and(owns)
     })
 }
 
@@ -282,7 +308,8 @@ pub fn meet(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply<'_>) -> CmdResult {
         return Err(Fault::wrong_subcommand("CLUSTER", &args[1]));
     }
     let port = number(&args[3], "base")?;
-    let bus_port = args.get(4).map_or(Ok(port.saturating_add(BUS_OFFSET)), |arg| number(arg, "bus"))?;
+    // Nodes have none: it is looked over where it is named.
+    let bus_port = args.get(4).map_or(Ok(port), |arg| number(arg, "bus"))?;
     let is_port = |port: i64| (1..=65_535).contains(&port);
     let ip = std::str::from_utf8(&args[2]).ok().and_then(|text| text.parse::<IpAddr>().ok());
     if ip.is_none() || !is_port(port) || !is_port(bus_port) {

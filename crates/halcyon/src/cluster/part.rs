@@ -60,8 +60,6 @@ pub struct ServerPart {
     written_at: Instant,
     /// The newest epoch whose primary wrote, or has seen to be equal, what the log holds.
     log_epoch: u64,
-    /// The epoch that this server leads.
-    led: Option<u64>,
     followed: Option<Followed>,
     refused: Option<String>,
 }
@@ -77,14 +75,14 @@ impl ServerPart {
     /// The part of this server, which remembers this.
     pub fn new(shared: Arc<Shared>, memory: Memory) -> ServerPart {
         let path = PathBuf::from(shared.server.config.string("cluster-config-file"));
-        let log_epoch = memory.log_epoch;
+        // A log that begins anew is nobody's.
+        let log_epoch = if shared.server.log.end() > 0 { memory.log_epoch } else { 0 };
         ServerPart {
             shared,
             kept: Kept::at(path),
             memory,
             written_at: Instant::now(),
             log_epoch,
-            led: None,
             followed: None,
             refused: None,
         }
@@ -109,9 +107,7 @@ impl Part for ServerPart {
 
     fn tick(&mut self) -> Event {
         let server = &self.shared.server;
-        let follows = server.replication.following.is_link_up();
-        let followed = self.followed.as_ref().filter(|_| follows).map(|followed| followed.epoch);
-        self.log_epoch = self.log_epoch.max(self.led.or(followed).unwrap_or(0));
+        self.log_epoch = self.log_epoch.max(server.cluster_log_epoch());
         Event::Tick {
             log_end: server.log.end(),
             followers: server.cluster_followers(),
@@ -143,12 +139,11 @@ impl Part for ServerPart {
     }
 
     fn lead(&mut self, epoch: u64, awaited: &[Member], refuses_writes: bool) {
-        (self.led, self.followed) = (Some(epoch), None);
+        self.followed = None;
         self.shared.server.cluster_lead(epoch, awaited, refuses_writes);
     }
 
     fn follow(&mut self, record: Option<&NodeRecord>, primary: &Member, epoch: u64) {
-        self.led = None;
         self.followed = Some(Followed { primary: primary.clone(), epoch, record: record.cloned() });
         match record {
             Some(record) => self.shared.server.cluster_follow(record, primary.clone(), epoch),
@@ -157,7 +152,7 @@ impl Part for ServerPart {
     }
 
     fn stand(&mut self) {
-        (self.led, self.followed) = (None, None);
+        self.followed = None;
         self.shared.server.cluster_stand();
     }
 
