@@ -125,8 +125,11 @@ impl Shutdown {
 }
 
 impl Server {
-    /// True if the end takes no time: nothing is to be saved, and no replica is waited for.
+    /// True if the end takes no time: nothing is to be saved, no replica is waited for, and no shard is handed over.
     pub(crate) fn can_end_at_once(&self, wish: ShutdownWish) -> bool {
+        if self.cluster.topology().is_some() {
+            return false;
+        }
         let is_free = !self.saves_at_end(wish) && !self.shutdown.is_going();
         is_free && (!self.waits_for_replicas(wish) || self.replicas_have_all())
     }

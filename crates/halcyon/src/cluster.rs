@@ -23,6 +23,7 @@ mod tests;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Duration;
@@ -51,13 +52,18 @@ const NOT_YET: &str = "The cluster is down: this node has not heard from etcd ye
 
 /// The way to the thread, from all others.
 #[derive(Clone, Default)]
-pub struct Door(Option<UnboundedSender<Knock>>);
+pub struct Door {
+    sender: Option<UnboundedSender<Knock>>,
+    /// The data is loaded, and the node takes part.
+    is_running: Arc<AtomicBool>,
+}
 
 /// What the thread begins with.
 pub struct Prepared {
     options: Options,
     memory: Memory,
     knocks: UnboundedReceiver<Knock>,
+    is_running: Arc<AtomicBool>,
 }
 
 /// What the directives and `cluster-config-file` say, and the way to the thread that is to run by it; no thread without
@@ -77,7 +83,9 @@ pub fn prepare(config: &Config) -> Result<(Door, Option<Prepared>), String> {
         (None, None) => Ok((Door::default(), None)),
         (Some(options), _) => {
             let (knock, knocks) = unbounded_channel();
-            Ok((Door(Some(knock)), Some(Prepared { options, memory, knocks })))
+            let door = Door { sender: Some(knock), is_running: Arc::default() };
+            let is_running = door.is_running.clone();
+            Ok((door, Some(Prepared { options, memory, knocks, is_running })))
         }
     }
 }
@@ -85,12 +93,12 @@ pub fn prepare(config: &Config) -> Result<(Door, Option<Prepared>), String> {
 impl Door {
     /// True if this node is part of a cluster on etcd.
     pub fn is_open(&self) -> bool {
-        self.0.is_some()
+        self.sender.is_some()
     }
 
     /// What nobody takes comes back.
     fn knock(&self, knock: Knock) -> Result<(), Box<Knock>> {
-        match &self.0 {
+        match &self.sender {
             Some(sender) => sender.send(knock).map_err(|refused| Box::new(refused.0)),
             None => Err(Box::new(knock)),
         }
@@ -131,11 +139,11 @@ impl Door {
         let _ = self.knock(Knock::Reconfigure);
     }
 
-    /// The process is asked to end: hands the shard over, if there is somebody to have it.
+    /// The process ends: hands the shard over, if there is somebody to have it.
     pub fn hand_over(&self) {
         let (sender, handed): (Sender<()>, _) = channel();
         let answer = move |_| sender.send(()).unwrap_or_default();
-        if self.is_open() && self.knock(Knock::Ask(Ask::End, Box::new(answer))).is_ok() {
+        if self.is_running.load(Relaxed) && self.knock(Knock::Ask(Ask::End, Box::new(answer))).is_ok() {
             let _ = handed.recv_timeout(END_TIMEOUT);
         }
     }
@@ -173,7 +181,7 @@ pub fn begin(server: &Server, prepared: &Prepared) {
 /// The thread: once the data is loaded, since what a node can offer is what it has. `new_id` is drawn for a cluster that has no
 /// node yet; `chance` spreads the nodes over etcd's members.
 pub fn run(shared: Arc<Shared>, prepared: Prepared, new_id: String, chance: u64) {
-    let Prepared { options, memory, knocks } = prepared;
+    let Prepared { options, memory, knocks, is_running } = prepared;
     while shared.server.persistence.is_loading() && !shared.is_stopping() {
         thread::sleep(LOADED_INTERVAL);
     }
@@ -183,6 +191,7 @@ pub fn run(shared: Arc<Shared>, prepared: Prepared, new_id: String, chance: u64)
     let identity = facts::identity(&shared.server, &memory, new_id);
     let agent = Agent::new(identity, facts);
     let part = ServerPart::new(shared, memory);
+    is_running.store(true, Relaxed);
     runtime.block_on(plane::run(options, agent, part, chance as usize, knocks));
 }
 

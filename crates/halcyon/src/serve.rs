@@ -91,9 +91,9 @@ pub fn serve(args: &[Vec<u8>]) -> Result<(), String> {
         stopping.clone(),
         link.clone(),
         threads.clone(),
-        door.clone(),
         tls.clone(),
     );
+    let host = host.in_cluster(door.clone());
     let followers = (relevel, tls.clone(), listeners.clone(), journal.clone(), door.clone());
     config.set_applier(Box::new(move |config, changed| apply(config, changed, &followers)));
     let config = Arc::new(config);
@@ -138,7 +138,7 @@ pub fn serve(args: &[Vec<u8>]) -> Result<(), String> {
         std::process::id()
     );
     machine::tell_supervisor(&config, "STATUS=Ready to accept connections\nREADY=1\n");
-    let ended = supervise(&shared, &notices, workers, &door);
+    let ended = supervise(&shared, &notices, workers);
     door.stop();
     machine::tell_supervisor(&config, "STOPPING=1\n");
     let ended = ended.and_then(|()| end_journal(&shared, &journal));
@@ -424,24 +424,17 @@ fn watch_signals(notify: Sender<Notice>) -> Result<(), String> {
 }
 
 /// Ends the process as the directive for the signal says, unless that fails.
-fn shut_down(shared: &Arc<Shared>, directive: &str, door: &Door) {
-    let door = door.clone();
+fn shut_down(shared: &Arc<Shared>, directive: &str) {
     let (shared, wish) = (shared.clone(), ShutdownWish::of_words(&shared.server.config.list(directive)));
     // What went wrong is in the log.
     let work = move || {
-        door.hand_over();
         let _ = shared.server.shut_down(wish);
     };
     thread::Builder::new().name("shutdown".to_owned()).spawn(work).expect("thread-limit: one more thread");
 }
 
 /// Samples statistics and waits for the end.
-fn supervise(
-    shared: &Arc<Shared>,
-    notices: &Receiver<Notice>,
-    workers: usize,
-    door: &Door,
-) -> Result<(), String> {
+fn supervise(shared: &Arc<Shared>, notices: &Receiver<Notice>, workers: usize) -> Result<(), String> {
     let mut running = workers;
     while running > 0 {
         match notices.recv_timeout(SAMPLE_INTERVAL) {
@@ -463,7 +456,7 @@ fn supervise(
                     return Err("received SIGINT again while shutting down, so it ends at once".to_owned());
                 }
                 tracing::info!("Received {name}, shutting down");
-                shut_down(shared, directive, door);
+                shut_down(shared, directive);
             }
             Ok(Notice::ThreadEnded { name, panicked: true }) => {
                 return Err(format!(

@@ -173,7 +173,7 @@ pub enum Background {
 
 impl ProcessHost {
     /// A host over these letter boxes, which asks for saves through `background`, has the thread of the link look
-    /// through `link`, asks the cluster through `cluster`, and connects over `tls`.
+    /// through `link`, and connects over `tls`.
     pub fn new(
         mailboxes: Arc<[Mailbox]>,
         background: Sender<Background>,
@@ -181,7 +181,6 @@ impl ProcessHost {
         stopping: Arc<AtomicBool>,
         link: Arc<LinkControl>,
         threads: Arc<Threads>,
-        cluster: Door,
         tls: Arc<Tls>,
     ) -> ProcessHost {
         let page_bytes = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE);
@@ -195,10 +194,15 @@ impl ProcessHost {
             stopping,
             link,
             threads,
-            cluster,
+            cluster: Door::default(),
             tls,
             page_bytes,
         }
+    }
+
+    /// The same, which asks the cluster through `door`.
+    pub fn in_cluster(self, door: Door) -> ProcessHost {
+        ProcessHost { cluster: door, ..self }
     }
 }
 
@@ -232,6 +236,8 @@ impl Host for ProcessHost {
     }
 
     fn shutdown(&self) {
+        // Who has the shard next need not wait until this node's lease has ended.
+        self.cluster.hand_over();
         self.stopping.store(true, Ordering::Release);
         self.mailboxes.iter().for_each(Mailbox::wake);
     }
