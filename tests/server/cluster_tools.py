@@ -100,6 +100,32 @@ def cluster_is_created_and_looked_after_by_halcyon_cluster():
 
 
 @check
+def cluster_slots_are_moved_by_halcyon_cluster():
+    """cluster: halcyon cluster move-slots, rebalance and remove-shard move slots with their keys, and none is lost"""
+    with Etcd(members=1) as etcd, Nodes(etcd, 3) as nodes:
+        nodes.await_shards(3)
+        for number, (start, end) in enumerate([(0, 8000), (8001, 16323), (16324, 16383)]):
+            expect(nodes.call(number, "CLUSTER", "ADDSLOTSRANGE", start, end), "OK")
+        for number in range(3):
+            nodes.await_state(number)
+        fill(nodes, 2000)
+        code, text = tool(etcd, "move-slots", nodes.addresses()[0], nodes.addresses()[1], "100-149,200")
+        assert code == 0 and "51 of 51 slots" in text, text
+        expect(len(slots_of(etcd, nodes, 1)), 8323 + 51, "slots of the taker")
+        expect_keys(nodes, 2000)
+        code, text = tool(etcd, "remove-shard", nodes.addresses()[2])
+        assert code == 0 and "Forgot" in text, text
+        wait_until(lambda: f"nodes/{nodes.id(2)}" not in etcd.records(), "the node to be gone")
+        expect(sum(len(slots_of(etcd, nodes, number)) for number in range(2)), 16384, "slots of the others")
+        expect_keys(nodes, 2000)
+        code, text = tool(etcd, "rebalance")
+        expect(code, 0, text)
+        expect(len(slots_of(etcd, nodes, 0)), 8192, "slots of the first")
+        assert "Nothing has to move" in tool(etcd, "rebalance")[1]
+        expect_keys(nodes, 2000)
+
+
+@check
 def cluster_hands_over_in_order():
     """cluster: a primary that ends by SIGTERM, or is asked to, hands its shard over; nothing acknowledged is lost"""
     with Etcd(members=1) as etcd, Nodes(etcd, 6, "--repl-diskless-sync-delay", 0) as nodes:

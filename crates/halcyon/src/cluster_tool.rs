@@ -6,6 +6,7 @@ mod asking;
 mod plan;
 mod show;
 mod steps;
+mod walking;
 
 use cluster::ids::{NodeId, ShardId};
 use cluster::topology::Records;

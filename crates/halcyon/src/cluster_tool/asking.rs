@@ -1,4 +1,4 @@
-//! Asking a node for something: a connection, one command, its answer.
+//! Asking nodes for something: a connection, commands, their answers.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -12,47 +12,108 @@ use crate::tls::Tls;
 
 /// How long a node may take to be connected to, and to answer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 trait Stream: Read + Write {}
 impl<T: Read + Write> Stream for T {}
 
-/// Has a node run a command that is answered in one line. The error is its error reply, or why it could not be asked.
-pub fn ask(config: &Config, node: &NodeRecord, words: &[&str]) -> Result<String, String> {
-    let is_secret = config.bool("tls-cluster");
-    let port = if is_secret { node.tls_port } else { node.port };
-    let place = format!("{}:{port}", node.ip);
-    let failed = |error: io::Error| format!("{place}: {error}");
-    let address = (node.ip.trim_matches(['[', ']']), port).to_socket_addrs().map_err(failed)?.next();
-    let address = address.ok_or_else(|| format!("{place}: the name has no address"))?;
-    let tcp = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).map_err(failed)?;
-    tcp.set_read_timeout(Some(ANSWER_TIMEOUT)).map_err(failed)?;
-    tcp.set_write_timeout(Some(ANSWER_TIMEOUT)).map_err(failed)?;
-    let stream: Box<dyn Stream> = match is_secret {
-        false => Box::new(tcp),
-        true => Box::new(StreamOwned::new(Tls::load(config)?.connect(&node.ip)?, tcp)),
-    };
-    let mut stream = BufReader::new(stream);
-    let (user, password) = (config.string("masteruser"), config.string("masterauth"));
-    if !password.is_empty() {
-        let words = if user.is_empty() { vec!["AUTH", &password] } else { vec!["AUTH", &user, &password] };
-        call(&mut stream, &words).map_err(failed)?.map_err(|error| format!("{place}: {error}"))?;
-    }
-    call(&mut stream, words).map_err(failed)?.map_err(|error| format!("{place}: {error}"))
+/// What a node answers.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// A line, or a number.
+    Line(String),
+    /// Texts.
+    Texts(Vec<Vec<u8>>),
 }
 
-fn call(stream: &mut BufReader<Box<dyn Stream>>, words: &[&str]) -> io::Result<Result<String, String>> {
-    let mut bytes = format!("*{}\r\n", words.len());
-    words.iter().for_each(|word| bytes.push_str(&format!("${}\r\n{word}\r\n", word.len())));
-    stream.get_mut().write_all(bytes.as_bytes())?;
-    stream.get_mut().flush()?;
-    let mut line = String::new();
-    if stream.read_line(&mut line)? == 0 {
-        return Err(io::ErrorKind::UnexpectedEof.into());
+/// A connection to a node.
+pub struct Connection {
+    place: String,
+    stream: BufReader<Box<dyn Stream>>,
+}
+
+impl Connection {
+    /// Connects, over TLS if `tls-cluster` says so, and says who it is by `masteruser` and `masterauth`.
+    pub fn open(config: &Config, node: &NodeRecord) -> Result<Connection, String> {
+        let is_secret = config.bool("tls-cluster");
+        let port = if is_secret { node.tls_port } else { node.port };
+        let place = format!("{}:{port}", node.ip);
+        let failed = |error: io::Error| format!("{place}: {error}");
+        let address = (node.ip.trim_matches(['[', ']']), port).to_socket_addrs().map_err(failed)?.next();
+        let address = address.ok_or_else(|| format!("{place}: the name has no address"))?;
+        let tcp = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).map_err(failed)?;
+        tcp.set_nodelay(true).map_err(failed)?;
+        tcp.set_read_timeout(Some(ANSWER_TIMEOUT)).map_err(failed)?;
+        tcp.set_write_timeout(Some(ANSWER_TIMEOUT)).map_err(failed)?;
+        let stream: Box<dyn Stream> = match is_secret {
+            false => Box::new(tcp),
+            true => Box::new(StreamOwned::new(Tls::load(config)?.connect(&node.ip)?, tcp)),
+        };
+        let mut connection = Connection { place, stream: BufReader::new(stream) };
+        let (user, password) = (config.string("masteruser"), config.string("masterauth"));
+        if !password.is_empty() {
+            let words = match user.is_empty() {
+                true => vec!["AUTH", &password],
+                false => vec!["AUTH", &user, &password],
+            };
+            connection.call(&words)?;
+        }
+        Ok(connection)
     }
-    let line = line.trim_end();
-    Ok(match line.strip_prefix('-') {
-        Some(error) => Err(error.to_owned()),
-        None => Ok(line.trim_start_matches(['+', ':']).to_owned()),
-    })
+
+    /// Has the node run a command. The error is its error reply, or why it could not be asked.
+    pub fn call<W: AsRef<[u8]>>(&mut self, words: &[W]) -> Result<Answer, String> {
+        let answer = self.send(words).and_then(|()| self.receive());
+        let place = &self.place;
+        answer.map_err(|error| format!("{place}: {error}"))?.map_err(|error| format!("{place}: {error}"))
+    }
+
+    fn send<W: AsRef<[u8]>>(&mut self, words: &[W]) -> io::Result<()> {
+        let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+        for word in words {
+            let word = word.as_ref();
+            bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+            bytes.extend_from_slice(word);
+            bytes.extend_from_slice(b"\r\n");
+        }
+        self.stream.get_mut().write_all(&bytes)?;
+        self.stream.get_mut().flush()
+    }
+
+    fn line(&mut self) -> io::Result<String> {
+        let mut line = Vec::new();
+        if self.stream.read_until(b'\n', &mut line)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(String::from_utf8_lossy(&line).trim_end().to_owned())
+    }
+
+    fn receive(&mut self) -> io::Result<Result<Answer, String>> {
+        let line = self.line()?;
+        let odd = || io::Error::new(io::ErrorKind::InvalidData, format!("an odd answer: {line}"));
+        Ok(match (line.chars().next(), line.get(1..).unwrap_or_default()) {
+            (Some('+' | ':'), text) => Ok(Answer::Line(text.to_owned())),
+            (Some('-'), text) => Err(text.to_owned()),
+            (Some('*'), count) => {
+                let count: usize = count.parse().map_err(|_| odd())?;
+                let mut texts = Vec::new();
+                for _ in 0..count {
+                    let head = self.line()?;
+                    let length: usize =
+                        head.strip_prefix('$').and_then(|text| text.parse().ok()).ok_or_else(odd)?;
+                    let mut text = vec![0; length + 2];
+                    self.stream.read_exact(&mut text)?;
+                    text.truncate(length);
+                    texts.push(text);
+                }
+                Ok(Answer::Texts(texts))
+            }
+            _ => return Err(odd()),
+        })
+    }
+}
+
+/// Has a node run one command.
+pub fn ask(config: &Config, node: &NodeRecord, words: &[&str]) -> Result<Answer, String> {
+    Connection::open(config, node)?.call(words)
 }

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use cluster::agent::Outcome;
 use cluster::edits::Edit;
 use cluster::ids::{Life, Member, NodeId, ShardId};
-use cluster::records::MoveState;
 use cluster::topology::Records;
 use engine::config::Config;
 
 use super::plan::{self, SlotMove};
+use super::walking::Walk;
 use super::{asking, show};
 use crate::cluster::etcd::Etcd;
 
@@ -22,9 +22,6 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(300);
 
 /// How long a node may take to do what it was asked for.
 const NODE_TIMEOUT: Duration = Duration::from_secs(20);
-
-/// A move that nobody has begun for so long is worth a word.
-const IDLE_WORD: Duration = Duration::from_secs(10);
 
 /// Characters of a progress bar.
 const BAR_WIDTH: usize = 30;
@@ -127,60 +124,26 @@ impl Steps<'_> {
         Ok(())
     }
 
-    /// Moves slots, and waits until all of them have their new owner. The nodes do it: who is interrupted here stops nothing.
+    /// Moves slots, one after the other.
     pub async fn move_all(&self, moves: &[SlotMove]) -> Result<(), String> {
-        self.await_moves().await?;
         if moves.is_empty() {
             println!("Nothing has to move");
             return Ok(());
         }
         self.agree(&show::moves(moves))?;
-        for SlotMove { from, to, slots } in moves {
-            self.edit(&Edit::Move(from.clone(), slots.clone(), to.clone())).await?;
-        }
-        self.await_moves().await
-    }
-
-    /// Shows how far moves are, until none is under way.
-    async fn await_moves(&self) -> Result<(), String> {
-        let (started, mut most, mut has_spoken) = (Instant::now(), 0, false);
-        loop {
-            let records = self.records().await?;
-            let under_way = |state| matches!(state, MoveState::Asked | MoveState::Copying);
-            let running: Vec<_> =
-                records.moves.iter().filter(|(_, (record, _))| under_way(record.state)).collect();
-            let left: usize = running.iter().map(|(_, (record, _))| record.slots.count()).sum();
-            if most == 0 && left == 0 {
-                return Ok(());
+        let total: usize = moves.iter().map(|it| it.slots.count()).sum();
+        let mut done = 0;
+        for it in moves {
+            let mut walk = Walk::begin(self.config, &self.records().await?, it)?;
+            for slot in it.slots.slots() {
+                show_progress(done, total);
+                walk.take(slot).map_err(|error| format!("\n{error}\nSay the same again to go on"))?;
+                done += 1;
             }
-            most = most.max(left);
-            let filled = (most - left) * BAR_WIDTH / most;
-            let (bar, rest) = ("#".repeat(filled), ".".repeat(BAR_WIDTH - filled));
-            print!("\r[{bar}{rest}] {} of {most} slots", most - left);
-            let _ = io::stdout().flush();
-            if left == 0 {
-                println!();
-                break;
-            }
-            let is_idle = running.iter().all(|(_, (record, _))| record.state == MoveState::Asked);
-            if is_idle && !has_spoken && started.elapsed() > IDLE_WORD {
-                println!(
-                    "\nNo primary has begun yet. ^C does no harm: the moves stand in etcd until they are done"
-                );
-                has_spoken = true;
-            }
-            tokio::time::sleep(LOOK_INTERVAL).await;
         }
-        let records = self.records().await?;
-        let failed = records.moves.iter().find(|(_, (record, _))| record.state == MoveState::Failed);
-        match failed {
-            Some(((from, number), (record, _))) => Err(format!(
-                "Move {number} from shard {} failed: {}. Its slots stay where they were",
-                show::short(from.as_str()),
-                record.error
-            )),
-            None => Ok(()),
-        }
+        show_progress(done, total);
+        println!();
+        Ok(())
     }
 
     /// Forgets the nodes of a shard that owns nothing: replicas first.
@@ -215,4 +178,12 @@ impl Steps<'_> {
         println!("Done");
         Ok(())
     }
+}
+
+fn show_progress(done: usize, total: usize) {
+    let filled = done * BAR_WIDTH / total.max(1);
+    let (bar, rest) = ("#".repeat(filled), ".".repeat(BAR_WIDTH - filled));
+    print!("\r[{bar}{rest}] {done} of {total} slots");
+    // Who does not see it does not miss it.
+    let _ = io::stdout().flush();
 }
