@@ -24,6 +24,7 @@ use self::leaving::Looks;
 use self::routing::SlotBits;
 use self::standing::{Manner, Standing};
 use crate::clients::Peer;
+use crate::commands::sentinel::Told;
 use crate::compat::Compat;
 use crate::config::Config;
 use crate::replication::group::Serves;
@@ -51,6 +52,7 @@ pub struct ClusterFace {
     /// Counts the changes of `standing`.
     changes: AtomicU64,
     looks: Looks,
+    pub(crate) told: Told,
     encoded: RwLock<Encoded>,
 }
 
@@ -83,6 +85,7 @@ impl ClusterFace {
             standing: RwLock::new(Arc::new(Standing::alone(config))),
             changes: AtomicU64::new(0),
             looks: Looks::default(),
+            told: Told::default(),
             encoded: RwLock::new(Encoded {
                 as_of: (config.version(), 0),
                 compat: Compat::of(config),
@@ -140,6 +143,15 @@ impl ClusterFace {
         self.served.set(standing.serves_all());
         self.readable.set(standing.serves_reads());
         self.changes.fetch_add(1, SeqCst);
+    }
+
+    /// The cluster as it is told to those who do not speak TLS.
+    pub(crate) fn picture(&self, config: &Config) -> Picture {
+        let (standing, endpoint) = (self.standing(), Manner::of(config).endpoint);
+        match standing.topology() {
+            Some(topology) => Picture::of(topology, &self.identity.node_id, endpoint, false),
+            None => Picture::alone(self.myself(config, None, false), endpoint, false),
+        }
     }
 
     fn standing(&self) -> Arc<Standing> {

@@ -13,6 +13,7 @@ use crate::acl;
 use crate::blocking;
 use crate::clients::Client;
 use crate::cluster_face::routing;
+use crate::commands::sentinel;
 use crate::ctx::Ctx;
 use crate::eviction::{self, Room};
 use crate::fault::{CmdResult, Fault};
@@ -471,6 +472,7 @@ fn admit<'s>(
 ) -> CmdResult<&'s CommandInfo> {
     let info = match info {
         Ok(info) if info.subcommands.is_empty() && info.arity_fits(args.len()) => info,
+        Err(()) if sentinel::is_asked(server, session, args) => server.registry.resolve_sentinel(args)?,
         _ => server.registry.resolve(args)?,
     };
     if !session.authenticated && info.needs_auth() && server.requires_auth() {

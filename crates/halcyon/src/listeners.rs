@@ -26,6 +26,8 @@ pub enum Listener {
     Tcp(TcpListener),
     /// TLS over TCP.
     Tls(TcpListener),
+    /// TCP, for clients of Redis Sentinel.
+    Sentinel(TcpListener),
     /// The unix socket and its path.
     Unix(UnixListener, Arc<str>),
 }
@@ -34,7 +36,9 @@ impl Listener {
     /// The socket's number, for the poll.
     pub fn fd(&self) -> RawFd {
         match self {
-            Listener::Tcp(listener) | Listener::Tls(listener) => listener.as_raw_fd(),
+            Listener::Tcp(listener) | Listener::Tls(listener) | Listener::Sentinel(listener) => {
+                listener.as_raw_fd()
+            }
             Listener::Unix(listener, _) => listener.as_raw_fd(),
         }
     }
@@ -45,6 +49,8 @@ impl Listener {
 enum Protection {
     Plain,
     Tls,
+    /// Plainly, SENTINEL too.
+    Sentinel,
 }
 
 impl Protection {
@@ -52,6 +58,7 @@ impl Protection {
         match self {
             Protection::Plain => "port",
             Protection::Tls => "tls-port",
+            Protection::Sentinel => "sentinel-port",
         }
     }
 
@@ -59,21 +66,22 @@ impl Protection {
         match self {
             Protection::Plain => Listener::Tcp(socket),
             Protection::Tls => Listener::Tls(socket),
+            Protection::Sentinel => Listener::Sentinel(socket),
         }
     }
 
     /// The TCP socket in `listener`, if this is spoken there.
     fn of(self, listener: &Listener) -> Option<&TcpListener> {
         match (self, listener) {
-            (Protection::Plain, Listener::Tcp(socket)) | (Protection::Tls, Listener::Tls(socket)) => {
-                Some(socket)
-            }
+            (Protection::Plain, Listener::Tcp(socket))
+            | (Protection::Tls, Listener::Tls(socket))
+            | (Protection::Sentinel, Listener::Sentinel(socket)) => Some(socket),
             _ => None,
         }
     }
 }
 
-const PROTECTIONS: [Protection; 2] = [Protection::Plain, Protection::Tls];
+const PROTECTIONS: [Protection; 3] = [Protection::Plain, Protection::Tls, Protection::Sentinel];
 
 /// An address to listen on; `optional` ones (written `-addr`) may fail.
 struct Address {
@@ -158,7 +166,7 @@ impl Listeners {
     /// Connections accepted from now on are probed as `tcp-keepalive` says.
     fn follow_keepalive(&self, config: &Config) {
         for listener in self.sets.lock().iter().flatten() {
-            if let Listener::Tcp(socket) | Listener::Tls(socket) = &**listener {
+            if let Listener::Tcp(socket) | Listener::Tls(socket) | Listener::Sentinel(socket) = &**listener {
                 apply_keepalive(&SockRef::from(socket), config.hot().tcp_keepalive_s());
             }
         }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use super::standing::{Elsewhere, Standing};
 use crate::blocking::Waiter;
+use crate::commands::sentinel;
 use crate::letter::Letter;
 use crate::pubsub::Space;
 use crate::server::Server;
@@ -20,7 +21,7 @@ const IDLE_SAMPLES: u64 = 10;
 #[derive(Default)]
 pub(super) struct Looks {
     samples: AtomicU64,
-    /// The change that was seen last.
+    /// The change that was seen last, plus one.
     seen: AtomicU64,
     /// Looks that it still has.
     left: AtomicU64,
@@ -32,9 +33,10 @@ impl Server {
         if !self.cluster.enabled {
             return;
         }
-        let (looks, changes) = (&self.cluster.looks, self.cluster.changes.load(SeqCst));
+        let (looks, changes) = (&self.cluster.looks, self.cluster.changes.load(SeqCst) + 1);
         if looks.seen.swap(changes, SeqCst) != changes {
             looks.left.store(LOOKS, SeqCst);
+            sentinel::tell_switches(self);
         }
         let is_changed = looks.left.load(SeqCst) > 0;
         looks.left.store(looks.left.load(SeqCst).saturating_sub(1), SeqCst);

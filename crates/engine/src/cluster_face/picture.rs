@@ -73,6 +73,8 @@ impl Node {
 /// A primary and its replicas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shard {
+    /// 40 hex digits.
+    pub id: String,
     /// Redis's config epoch.
     pub epoch: u64,
     /// Its nodes by their place in [`Picture::nodes`], the primary first, if it is known.
@@ -103,7 +105,8 @@ impl Picture {
     pub fn alone(node: Node, endpoint: Endpoint, over_tls: bool) -> Picture {
         let last = base::slot::SLOT_COUNT - 1;
         let node = Node { is_myself: true, is_primary: true, is_live: true, shard: Some(0), ..node };
-        let shard = Shard { epoch: 0, nodes: vec![0], slots: SlotRanges::of(0..=last) };
+        let id = node.id.clone();
+        let shard = Shard { id, epoch: 0, nodes: vec![0], slots: SlotRanges::of(0..=last) };
         Picture {
             nodes: vec![node],
             shards: vec![shard],
@@ -143,6 +146,7 @@ impl Picture {
             slots[*shard].extend(*start..=*end);
         }
         let shards = topology.shards.iter().zip(slots).map(|(shard, slots)| Shard {
+            id: shard.id.to_string(),
             epoch: shard.epoch,
             nodes: shard.nodes.clone(),
             slots: SlotRanges::of(slots),

@@ -187,7 +187,8 @@ pub(crate) fn cat(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> C
     };
     let unknown = || Fault::quoting("ERR Unknown category '", &name[..name.len().min(128)], "'");
     let category = acl::category_of(name).ok_or_else(unknown)?;
-    let commands = ctx.server().registry.all().filter(|info| info.spec.all_categories().intersects(category));
+    let commands =
+        ctx.server().registry.listed().filter(|info| info.spec.all_categories().intersects(category));
     let commands: Vec<_> = commands.collect();
     reply.array(commands.len());
     commands.iter().for_each(|info| reply.text(&info.full_name));

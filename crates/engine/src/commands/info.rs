@@ -13,6 +13,7 @@ use crate::args::Args;
 use crate::commands::info_counts;
 use crate::commands::memory::MemoryFigures;
 use crate::commands::replication::info as replication;
+use crate::commands::sentinel;
 use crate::ctx::Ctx;
 use crate::fault::CmdResult;
 use crate::pubsub::Space;
@@ -116,6 +117,13 @@ pub(crate) fn info(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
         if all || (default && section.is_default) || asks(section.title) {
             fields.section(section.title);
             (section.fill)(&source, &mut fields);
+        }
+    }
+    if sentinel::came_to_port(ctx.server(), ctx.session_ref()) {
+        fields.0 = fields.0.replacen("redis_mode:cluster", "redis_mode:sentinel", 1);
+        if args.len() == 1 || all || asks("sentinel") {
+            fields.0.push_str("\r\n");
+            fields.0.push_str(&sentinel::info(ctx.server()));
         }
     }
     reply.verbatim("txt", fields.0.as_bytes());

@@ -31,6 +31,7 @@ mod random;
 pub mod replication;
 pub mod scan;
 pub mod scripting;
+pub mod sentinel;
 pub mod server;
 pub mod sets;
 pub mod slowlog;

@@ -298,6 +298,8 @@ pub static DIRECTIVES: &[Directive] = &[
     optional("server-cpulist").also(&["server_cpulist"]).immutable(),
     text("machine-root", "/").hidden().immutable(),
     word("client-compat", CLIENT_COMPAT, "auto"),
+    int("sentinel-port", 0, PORT, 0),
+    text("sentinel-master-name", "mymaster"),
     word("log-format", LOG_FORMATS, "text").immutable(),
     yes("no-fork").immutable(),
     word("durability", DURABILITIES, "auto"),

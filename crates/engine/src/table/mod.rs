@@ -18,6 +18,7 @@ mod pubsub;
 mod registry;
 mod replication;
 mod scripting;
+mod sentinel;
 mod server;
 mod sets;
 mod streams;
@@ -334,6 +335,7 @@ pub enum Group {
     Geo,
     Stream,
     Bitmap,
+    Sentinel,
 }
 
 impl Group {
@@ -356,6 +358,7 @@ impl Group {
             Group::Geo => "geo",
             Group::Stream => "stream",
             Group::Bitmap => "bitmap",
+            Group::Sentinel => "sentinel",
         }
     }
 }

@@ -68,6 +68,8 @@ pub struct CommandInfo {
 pub struct Registry {
     commands: Vec<CommandInfo>,
     top_level: Vec<CommandId>,
+    /// SENTINEL, which only some connections can run.
+    sentinel: CommandId,
     /// Open addressing by [`name_slot`].
     names: Vec<Name>,
     /// Commands that were given a name too long for that.
@@ -165,6 +167,7 @@ impl Registry {
         let mut registry = Registry {
             commands: Vec::new(),
             top_level: Vec::new(),
+            sentinel: 0,
             names: vec![Name::default(); NAME_SLOTS],
             long_names: Vec::new(),
             encoded: [const { OnceLock::new() }; ENCODED_REPLIES],
@@ -175,6 +178,10 @@ impl Registry {
             registry.commands[id].subcommands =
                 spec.subcommands.iter().map(|sub| registry.add(sub, Some(id))).collect();
         }
+        let spec = &super::sentinel::ROW;
+        registry.sentinel = registry.add(spec, None);
+        registry.commands[registry.sentinel].subcommands =
+            spec.subcommands.iter().map(|sub| registry.add(sub, Some(registry.sentinel))).collect();
         registry
     }
 
@@ -262,6 +269,11 @@ impl Registry {
         self.commands.iter()
     }
 
+    /// Every command and subcommand but SENTINEL, which stands behind all others.
+    pub fn listed(&self) -> impl Iterator<Item = &CommandInfo> {
+        self.commands[..self.sentinel].iter()
+    }
+
     /// The command of this name, in any case.
     #[inline]
     pub fn find(&self, name: &[u8]) -> Option<&CommandInfo> {
@@ -315,6 +327,13 @@ impl Registry {
             return Err(Fault::wrong_arity(&info.full_name));
         }
         Ok(info)
+    }
+
+    /// As [`Registry::resolve`], of SENTINEL.
+    #[cold]
+    pub(crate) fn resolve_sentinel(&self, args: Args<'_>) -> Result<&CommandInfo, Fault> {
+        let info = self.resolve_sub(&self.commands[self.sentinel], args)?;
+        if info.arity_fits(args.len()) { Ok(info) } else { Err(Fault::wrong_arity(&info.full_name)) }
     }
 
     #[cold]

@@ -49,7 +49,7 @@ fn no_name_stands_twice() {
     let all = names.len();
     names.dedup();
     assert_eq!(names.len(), all);
-    for info in registry.all() {
+    for info in registry.listed() {
         let upper = info.full_name.to_uppercase();
         let found = registry.find_full(upper.as_bytes()).map(|found| found.id);
         assert_eq!(found, Some(info.id), "{upper} is found");

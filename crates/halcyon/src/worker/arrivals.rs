@@ -55,11 +55,13 @@ impl Worker {
         let Some(listener) = self.listeners.get(number).cloned() else { return };
         for _ in 0..ACCEPTS_PER_TURN {
             let accepted = match &*listener {
-                Listener::Tcp(listener) => listener.accept().map(|(stream, peer)| {
-                    self.shared.threads.note_accepted(self.index, &stream);
-                    let local = stream.local_addr().unwrap_or(peer);
-                    (Stream::Tcp(stream), Peer::tcp(peer, local))
-                }),
+                Listener::Tcp(listener) | Listener::Sentinel(listener) => {
+                    listener.accept().map(|(stream, peer)| {
+                        self.shared.threads.note_accepted(self.index, &stream);
+                        let local = stream.local_addr().unwrap_or(peer);
+                        (Stream::Tcp(stream), Peer::tcp(peer, local))
+                    })
+                }
                 Listener::Tls(listener) => match listener.accept() {
                     Ok((socket, peer)) => match self.greet(socket, peer) {
                         Some(greeted) => Ok(greeted),

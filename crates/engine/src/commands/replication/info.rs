@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::args::Args;
 use crate::commands::info::{Fields, Source};
+use crate::commands::sentinel;
 use crate::ctx::Ctx;
 use crate::fault::CmdResult;
 use crate::replication::replica::{add_following, answer_role};
@@ -12,6 +13,10 @@ use crate::reply::Reply;
 /// ROLE
 pub(crate) fn role(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     let server = ctx.server();
+    if sentinel::came_to_port(server, ctx.session_ref()) {
+        sentinel::role(server, reply);
+        return Ok(());
+    }
     if answer_role(server, reply) {
         return Ok(());
     }
