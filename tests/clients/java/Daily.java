@@ -338,6 +338,24 @@ public class Daily {
         throw new IllegalStateException("INFO stats has no total_connections_received");
     }
 
+    /** Halcyon's nodes answer as Sentinels do. */
+    void sentinels() throws Exception {
+        if (Library.configGet(node, "sentinel-port").startsWith("not one setting")) return;
+        int port;
+        try (java.net.ServerSocket probe = new java.net.ServerSocket(0)) {
+            port = probe.getLocalPort();
+        }
+        equal("CONFIG SET sentinel-port", node.configSet("sentinel-port", "" + port), "OK");
+        try (JedisSentinelPool pool = new JedisSentinelPool("mymaster", Collections.singleton(HOST + ":" + port))) {
+            equal("the primary", pool.getCurrentHostMaster(), new HostAndPort(HOST, this.port));
+            try (Jedis jedis = pool.getResource()) {
+                equal("SET by way of a Sentinel", jedis.set("by-sentinel", "x"), "OK");
+                equal("GET by way of a Sentinel", jedis.get("by-sentinel"), "x");
+            }
+        }
+        equal("CONFIG SET sentinel-port 0", node.configSet("sentinel-port", "0"), "OK");
+    }
+
     void pool() {
         api.set("pool", "0");
         long before = connectionsReceived();
@@ -456,6 +474,7 @@ public class Daily {
             daily.group("pool", daily::pool);
             daily.group("concurrency", daily::concurrency);
             if (daily.cluster) daily.group("topology", daily::topology);
+            if (daily.cluster) daily.group("sentinels", daily::sentinels);
             daily.group("server", daily::server);
         }
         boolean good = daily.failures.isEmpty() && daily.passed > 0;

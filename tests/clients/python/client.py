@@ -5,6 +5,7 @@ Runs unchanged on redis-py 4.6 (RESP2) and 8.1 (RESP3, HELLO at connect). Flushe
 
 import argparse
 import os
+import socket
 import sys
 import traceback
 import warnings
@@ -12,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import redis
 from redis.cluster import RedisCluster
+from redis.sentinel import MasterNotFoundError, Sentinel
 
 HOST = "127.0.0.1"
 AUTHORITY = os.environ.get("CLIENT_TLS_CA")
@@ -359,6 +361,31 @@ def server(check, r, port, cluster):
     check.equal("DBSIZE after FLUSHDB", r.dbsize(), 0)
 
 
+def sentinels(check, r, port, cluster):
+    node = redis.Redis(host=HOST, port=port, decode_responses=True, **SECURITY)
+    if AUTHORITY or not node.config_get("sentinel-port"):
+        return  # Only Halcyon's nodes answer as Sentinels do, and plainly.
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        sentinel_port = probe.getsockname()[1]
+    check.equal("CONFIG SET sentinel-port", node.config_set("sentinel-port", sentinel_port), True)
+    sentinel = Sentinel([(HOST, sentinel_port)])
+    check.equal("the primary", sentinel.discover_master("mymaster"), (HOST, port))
+    check.equal("its replicas", sentinel.discover_slaves("mymaster"), [])
+    check.raises("no such primary", MasterNotFoundError, "No master found for 'other'", lambda: sentinel.discover_master("other"))
+    primary = sentinel.master_for("mymaster", decode_responses=True)
+    check.equal("SET by way of a Sentinel", primary.set("by-sentinel", "x"), True)
+    check.equal("GET by way of a Sentinel", primary.get("by-sentinel"), "x")
+    asked = sentinel.sentinels[0]
+    check.equal("SENTINEL MASTERS", list(asked.sentinel_masters()), ["mymaster"])
+    check.equal("SENTINEL CKQUORUM", asked.sentinel_ckquorum("mymaster"), True)
+    check.equal("SENTINEL SENTINELS", asked.sentinel_sentinels("mymaster"), [])
+    for client in (primary, asked):
+        client.close()
+    check.equal("CONFIG SET sentinel-port 0", node.config_set("sentinel-port", 0), True)
+    node.close()
+
+
 def topology(check, r, port, cluster):
     nodes = r.get_nodes()
     check.equal("nodes", [(n.host, n.port, n.server_type) for n in nodes], [(HOST, port, "primary")])
@@ -391,7 +418,7 @@ def main():
     kind = RedisCluster if options.cluster else redis.Redis
     r = kind(host=HOST, port=options.port, **SECURITY)
     groups = [connect, strings, keys, lists, hashes, sets, sorted_sets, pipelines, errors, pool, concurrency]
-    for group in groups + ([topology] if options.cluster else []) + [server]:
+    for group in groups + ([topology, sentinels] if options.cluster else []) + [server]:
         before = check.passed, len(check.failures)
         try:
             group(check, r, options.port, options.cluster)
