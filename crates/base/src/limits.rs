@@ -167,6 +167,23 @@ pub const MIGRATE_LINE_BYTES_MAX: usize = 64 * KIB;
 /// What running a command of a primary's stream or of an append-only file amounts to, as `store::courtesy` counts work.
 pub const APPLIED_UNITS: u32 = 10;
 
+/// Bytes, and commands, that a move of slots sends before it waits for answers.
+pub const SLOT_MOVE_WINDOW_BYTES: usize = 256 * KIB;
+/// See [`SLOT_MOVE_WINDOW_BYTES`].
+pub const SLOT_MOVE_WINDOW_COMMANDS: usize = 4096;
+
+/// What a move of slots may be behind the log: with more, it has failed.
+pub const SLOT_MOVE_LOG_BYTES_MAX: u64 = 512 * MIB;
+
+/// What a move may be behind the log when the slots' commands begin to wait for it.
+pub const SLOT_MOVE_FLIP_BYTES_MAX: u64 = 16 * KIB as u64;
+
+/// Time that the slots' commands wait at most for a destination that does not answer, in milliseconds.
+pub const SLOT_MOVE_FLIP_MS_MAX: u64 = 1_000;
+
+/// Time that a move waits for a destination that does not answer, in milliseconds.
+pub const SLOT_MOVE_PATIENCE_MS: u64 = 10_000;
+
 /// Time that the code of a library may take to register its functions, in microseconds.
 pub const LIBRARY_LOAD_US: u64 = 500_000;
 

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use base::limits::{BATCH_COMMANDS, OUTPUT_HIGH_WATER_BYTES};
 use resp::{Args, Batch, Proto};
-use store::Position;
+use store::{Locked, Position};
 
 use crate::acl;
 use crate::blocking;
@@ -95,6 +95,7 @@ pub fn run_batch(
     let time_each = times_each(server);
     let started_us = server.clock.mono_us();
     worker.is_cut_off = !server.cluster.may_serve(started_us);
+    worker.copies_primary = session.importing;
     // One bit a command: it ran and is timed with the batch.
     let mut untimed = 0_u32;
     let mut progress = Progress { executed: 0, stop: Stop::Done };
@@ -590,6 +591,19 @@ fn run_locked(
     if matches!(role, Ok(true)) {
         worker.held_up = true;
         return Ok(());
+    }
+
+    let is_parked = match slot {
+        Some(slot) => server.slot_moves.holds_up(slot),
+        None => locked.as_ref().is_some_and(Locked::covers_all) && server.slot_moves.holds_up_stripes(None),
+    };
+    if is_parked {
+        worker.held_up = true;
+        return Ok(());
+    }
+    let mut locked = locked;
+    if session.importing {
+        locked.iter_mut().for_each(Locked::see_expired);
     }
     let mut ctx = Ctx::new(server, worker, session, locked, hashed);
     let result = routing::recheck(&mut ctx, info, args, slot).and(role).and_then(|_| {

@@ -245,6 +245,7 @@ pub fn run(server: &Server, worker: &mut Worker, deferred: Deferred) -> Output {
     worker.observed.raise(observed);
     let started = server.clock.now();
     worker.set_now(started);
+    worker.copies_primary = session.importing;
     let command = call.as_ref().map(|call| call.command);
     let mut thread = Thread { server, worker, session: &mut session, command, words, slot };
     let mut lane = Lane { place: &mut thread, out: Output::new() };

@@ -35,6 +35,7 @@ pub mod scripting;
 pub mod server;
 pub mod session;
 pub mod shutdown;
+pub mod slot_moves;
 pub mod slowlog;
 pub mod stats;
 pub mod switches;

@@ -9,6 +9,7 @@ pub mod loading;
 pub mod replaying;
 pub mod rewriting;
 pub mod saving;
+pub(crate) mod value_commands;
 
 use std::sync::atomic::{
     AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering::AcqRel, Ordering::Relaxed, Ordering::Release,

@@ -29,6 +29,8 @@ pub enum LogReader {
     Files = 1,
     /// Replicas, or the backlog that is kept for those to come.
     Replicas = 2,
+    /// Moves of slots to other servers.
+    SlotMoves = 4,
 }
 
 /// The bit of [`LogReaders`] that says that the log is a primary's stream, whoever reads it: what clients do is not in it.

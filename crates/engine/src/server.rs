@@ -32,6 +32,7 @@ use crate::replication::Replication;
 use crate::scripting::Scripting;
 use crate::session::Session;
 use crate::shutdown::Shutdown;
+use crate::slot_moves::SlotMoves;
 use crate::slowlog::Slowlog;
 use crate::stats::{CommandTotals, Counter, ErrorStats, HISTOGRAM_BUCKETS, Rate, WorkerStats};
 use crate::table::{CommandId, Registry, registry_for};
@@ -231,6 +232,8 @@ pub trait Host: Send + Sync {
     fn connect(&self, _: &Server, _: &Target, _patience: Duration) -> io::Result<Box<dyn Link>> {
         Err(io::ErrorKind::Unsupported.into())
     }
+    /// Has another thread call [`Server::clear_left_slots`].
+    fn leave_slots(&self) {}
     /// CPU time of the process so far.
     fn cpu_seconds(&self) -> CpuSeconds;
     /// Resident bytes of the process.
@@ -402,6 +405,8 @@ pub struct Server {
     pub cluster: crate::cluster_face::ClusterFace,
     /// Connections to other servers that nobody uses just now.
     pub links: Links,
+    /// Slots that move from or to this server.
+    pub slot_moves: SlotMoves,
     /// Clients that wait for keys.
     pub waiters: Waiters,
     /// Keys that transactions depend on.
@@ -463,6 +468,7 @@ impl Server {
             exceeded: crate::eviction::Exceeded::default(),
             cluster,
             links: Links::default(),
+            slot_moves: SlotMoves::default(),
             waiters: Waiters::default(),
             watches: Watches::default(),
             channels: Channels::default(),
@@ -493,6 +499,9 @@ impl Server {
     pub fn disconnect(&self, worker: &mut Worker, session: &mut Session) {
         pubsub::unsubscribe_all(self, worker, session);
         session.end_transaction(self);
+        if session.importing {
+            self.abandon_import(session);
+        }
         self.set_durability(session, None);
         if session.tracking.take().is_some() {
             self.tracking.stop(&session.client);
@@ -514,7 +523,8 @@ impl Server {
     /// has no room for what goes.
     pub fn expire_slice(&self, stripe: usize, now_ms: i64, keys_max: usize) -> (usize, bool) {
         let is_full = self.log.is_active() && !self.log.has_room();
-        if self.keyspace.keeps_expired() || self.keyspace.snapshot_is_behind(Some(stripe)) || is_full {
+        let is_kept = self.keyspace.keeps_expired() || self.imports_into(stripe);
+        if is_kept || self.keyspace.snapshot_is_behind(Some(stripe)) || is_full {
             return (0, false);
         }
         self.keyspace.expire_slice(stripe, now_ms, keys_max, &mut |db, key, lapse| match lapse {

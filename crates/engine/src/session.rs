@@ -52,6 +52,8 @@ pub struct Session {
     pub readonly: bool,
     /// ASKING was sent just before.
     pub asking: bool,
+    /// It sends slots that are being moved here (CLUSTER SYNCSLOTS).
+    pub importing: bool,
     /// To be closed when its replies are sent (QUIT, CLIENT KILL of itself).
     pub close_after_reply: bool,
     /// What it has subscribed to, if anything.
@@ -85,6 +87,7 @@ impl Session {
             no_touch: false,
             readonly: false,
             asking: false,
+            importing: false,
             close_after_reply: false,
             subscriptions: None,
             tracking: None,

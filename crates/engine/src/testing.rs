@@ -1,7 +1,9 @@
 //! A whole server in one thread, for tests: commands in, replies out, time under control.
 
-use std::sync::Arc;
+use std::io;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use base::clock::{Clock, ManualClock, Now};
 use resp::{Batch, DecodeLimits, Decoder, Proto, Value};
@@ -186,6 +188,12 @@ impl Harness {
     /// What was asked of the cluster since this was last called.
     pub fn asked(&self) -> Vec<cluster::agent::Ask> {
         self.host.asked.lock().as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Ends the connection that sends, as its worker does when the socket closes.
+    pub fn disconnect(&mut self) {
+        self.server.disconnect(&mut self.worker, &mut self.session);
+        self.session = connect(&self.server, &self.clock, self.at);
     }
 
     /// The next command that wants a connection to another server gets this one, before those that were given sooner.
@@ -401,6 +409,52 @@ impl Harness {
     /// Runs each line and compares its reply.
     pub fn check(&mut self, line: &str, expected: &str) {
         assert_eq!(self.run(line), expected, "{line}");
+    }
+}
+
+/// A connection to a server of this process. What is sent to it is run when its answers are wanted.
+pub struct DirectLink {
+    to: Arc<Mutex<Harness>>,
+    sent: Vec<u8>,
+    reads: usize,
+    meanwhile: Box<dyn FnMut(usize) -> io::Result<()> + Send>,
+}
+
+impl DirectLink {
+    /// A link to this server. `meanwhile` is called before each reading, with its number: what happens then, or why the link
+    /// is broken.
+    pub fn new(
+        to: &Arc<Mutex<Harness>>,
+        meanwhile: impl FnMut(usize) -> io::Result<()> + Send + 'static,
+    ) -> DirectLink {
+        DirectLink { to: to.clone(), sent: Vec::new(), reads: 0, meanwhile: Box::new(meanwhile) }
+    }
+}
+
+impl Link for DirectLink {
+    fn set_patience(&mut self, _: Duration) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.sent.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn receive(&mut self, bytes: &mut Vec<u8>) -> io::Result<()> {
+        self.reads += 1;
+        (self.meanwhile)(self.reads)?;
+        let (sent, mut at) = (std::mem::take(&mut self.sent), 0);
+        assert!(!sent.is_empty(), "nobody waits for an answer to nothing");
+        let mut to = self.to.lock().expect("a test that goes on");
+        while at < sent.len() {
+            let mut batch = Batch::new();
+            let used = Decoder::new().decode(&sent[at..], &DecodeLimits::default(), 1, &mut batch);
+            let end = at + used.expect("well-formed commands");
+            bytes.extend_from_slice(&to.run_wire(&sent[at..end]));
+            at = end;
+        }
+        Ok(())
     }
 }
 

@@ -50,7 +50,7 @@ pub struct Worker {
     pub held_up: bool,
     /// This node may not run commands as a primary of its cluster, at the instant of the batch.
     pub(crate) is_cut_off: bool,
-    /// It runs the commands of a primary's stream.
+    /// It runs the commands of a primary's stream, or those of a slot's former one.
     pub(crate) copies_primary: bool,
     /// What the running commands have set off.
     pub(crate) effects: Effects,

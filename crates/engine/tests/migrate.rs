@@ -1,56 +1,13 @@
 //! MIGRATE between two servers of one process.
 
 use std::io::{self, ErrorKind};
-use std::mem::take;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-use engine::outgoing::Link;
-use engine::testing::Harness;
-use resp::{Batch, DecodeLimits, Decoder};
+use engine::testing::{DirectLink, Harness};
 
 type Shared = Arc<Mutex<Harness>>;
-/// What happens while a link is read from, once it is this reading's turn.
-type Meanwhile = Box<dyn FnMut(usize) -> io::Result<()> + Send>;
-
-/// A connection to a server of this process. What is sent is run when the answers are wanted.
-struct Direct {
-    to: Shared,
-    sent: Vec<u8>,
-    reads: usize,
-    meanwhile: Meanwhile,
-}
-
-impl Link for Direct {
-    fn set_patience(&mut self, _: Duration) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.sent.extend_from_slice(bytes);
-        Ok(())
-    }
-
-    fn receive(&mut self, bytes: &mut Vec<u8>) -> io::Result<()> {
-        self.reads += 1;
-        (self.meanwhile)(self.reads)?;
-        let (sent, mut answers, mut at) = (take(&mut self.sent), Vec::new(), 0);
-        let mut to = self.to.lock().expect("a test that goes on");
-        while at < sent.len() {
-            let mut batch = Batch::new();
-            let used = Decoder::new().decode(&sent[at..], &DecodeLimits::default(), 1, &mut batch);
-            let end = at + used.expect("well-formed commands");
-            answers.extend(to.run_wire(&sent[at..end]));
-            at = end;
-        }
-        assert!(!answers.is_empty(), "nobody waits for an answer to nothing");
-        bytes.extend_from_slice(&answers);
-        Ok(())
-    }
-}
-
-fn direct(to: &Shared, meanwhile: impl FnMut(usize) -> io::Result<()> + Send + 'static) -> Box<Direct> {
-    Box::new(Direct { to: to.clone(), sent: Vec::new(), reads: 0, meanwhile: Box::new(meanwhile) })
+fn direct(to: &Shared, meanwhile: impl FnMut(usize) -> io::Result<()> + Send + 'static) -> Box<DirectLink> {
+    Box::new(DirectLink::new(to, meanwhile))
 }
 
 /// A server that knows the way to another, and that one.

@@ -70,6 +70,11 @@ impl Position {
         }
     }
 
+    /// Below every key of a slot, and above those of the slots before.
+    pub fn first_of_slot(slot: u16) -> Position {
+        Position(u64::from(slot) << HASH_BITS)
+    }
+
     /// The key's slot of the keyspace; its cluster slot under [`Placement::Slots`].
     #[inline]
     pub fn slot(self) -> u16 {
@@ -552,6 +557,31 @@ impl Keyspace {
         );
         drop(guard);
         keys
+    }
+
+    /// Visits about `count` entries of a slot, from a position in it on, those past their end too. The slot's stripe is held.
+    /// All of the slot's keys below the position that is returned were visited by then, and no others; `None`: all were.
+    pub fn visit_slot(
+        &self,
+        held: &Locked<'_>,
+        db: usize,
+        from: Position,
+        count: usize,
+        visit: &mut dyn FnMut(&[u8], crate::locked::View<'_>),
+    ) -> Option<Position> {
+        assert!(held.covers(from), "locked-set: a slot outside the held stripes was visited");
+        let (_, database) = self.built(db)?;
+        let visited = std::cell::Cell::new(0);
+        let mut each = |entry: Entry| {
+            // A bucket that the position lies in is visited whole.
+            if crate::locked::position_of(self, entry) >= from.0 {
+                visited.set(visited.get() + 1);
+                // SAFETY: the stripe is held while `visit` runs.
+                visit(unsafe { entry.key() }, crate::locked::View::new(entry));
+            }
+        };
+        let next = table::scan(database.root(from), from.0, &mut each, &mut || visited.get() < count);
+        next.map(Position)
     }
 
     /// Visits about `count` keys from `cursor` on (0 starts), one locked stripe at a time; returns the

@@ -195,6 +195,9 @@ fn admit_slowly(
         Some(queue) if info.spec.name == "exec" => Asked::Queue(queue),
         _ => Asked::Command(info, args),
     };
+    if is_imported(server, session, asked) {
+        return Ok(());
+    }
     let now_ms = worker.now.unix_ms;
     let mut is_there = |key: &[u8]| {
         let position = server.keyspace.position(key);
@@ -234,6 +237,9 @@ pub(crate) fn recheck_slot(ctx: &mut Ctx<'_>, slot: Option<u16>) -> CmdResult {
     let cluster = &ctx.server().cluster;
     let Some(slot) = slot.filter(|slot| cluster.enabled && !cluster.is_served(*slot)) else { return Ok(()) };
     let (standing, session) = (cluster.standing(), ctx.session_ref());
+    if session.importing {
+        return Ok(());
+    }
     let stays = standing.leads(slot)
         || (standing.owns(slot) && session.readonly)
         || standing.opened.importing.contains_key(&slot);
@@ -243,8 +249,17 @@ pub(crate) fn recheck_slot(ctx: &mut Ctx<'_>, slot: Option<u16>) -> CmdResult {
     }
 }
 
+/// True if the connection sends slots that are being moved here, and these are of them.
+fn is_imported(server: &Server, session: &Session, asked: Asked<'_>) -> bool {
+    let is_coming = |name: &[u8]| server.is_importing(server.keyspace.position(name));
+    session.importing && asked.names(server).iter().all(|name| is_coming(name))
+}
+
 #[cold]
 fn recheck_slowly(ctx: &mut Ctx<'_>, asked: Asked<'_>) -> CmdResult {
+    if is_imported(ctx.server(), ctx.session_ref(), asked) {
+        return Ok(());
+    }
     decide_held(ctx, asked).map_err(|elsewhere| {
         let (server, peer) = (ctx.server(), &ctx.session_ref().client.peer);
         server.cluster.fault(elsewhere, peer)

@@ -38,5 +38,6 @@ pub mod slowlog;
 pub(crate) mod sort;
 pub mod streams;
 pub mod strings;
+pub(crate) mod sync_slots;
 pub mod transactions;
 pub mod zsets;

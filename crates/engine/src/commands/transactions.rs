@@ -9,6 +9,8 @@ use std::mem::take;
 use base::limits::BIG_INPUT_ELEMENTS;
 
 use crate::acl;
+use store::Locked;
+
 use crate::args::Args;
 use crate::cluster_face::routing;
 use crate::ctx::Ctx;
@@ -93,6 +95,16 @@ pub(crate) fn exec(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Cmd
     let is_held = ctx.hold(transaction.stripes());
     let waits = server.admit_flags_under_stripes(transaction.flags());
     if !is_held || matches!(waits, Ok(true)) {
+        ctx.session().multi = Some(transaction);
+        ctx.come_again();
+        return Ok(());
+    }
+    let is_parked = match transaction.reach.slot() {
+        Some(slot) => server.slot_moves.holds_up(slot),
+        None => ctx.held().is_some_and(Locked::covers_all) && server.slot_moves.holds_up_stripes(None),
+    };
+    if is_parked {
+        ctx.release();
         ctx.session().multi = Some(transaction);
         ctx.come_again();
         return Ok(());

@@ -7,6 +7,7 @@ use super::Ctx;
 use crate::fault::CmdResult;
 use crate::lane::{Lane, Line};
 use crate::reach::Reach;
+use crate::slot_moves::SlotMoves;
 use crate::table::{CommandInfo, Flags};
 
 impl<'a> Ctx<'a> {
@@ -28,17 +29,35 @@ impl<'a> Ctx<'a> {
             None => keyspace.lock_all_briefly(),
             Some(stripes) => keyspace.lock_stripes_briefly(stripes),
         };
+        self.keep_ended();
         self.locked.is_some()
     }
 
     /// As [`Ctx::hold`], however long it takes: off the workers only.
     pub(crate) fn hold_patiently(&mut self, stripes: Option<&mut Vec<usize>>) {
         debug_assert!(self.locked.is_none(), "lock-order: stripes are taken once");
-        let keyspace = &self.server.keyspace;
-        self.locked = Some(match stripes {
-            None => keyspace.lock_all(),
-            Some(stripes) => keyspace.lock_stripes(stripes),
-        });
+        let (keyspace, moves) = (&self.server.keyspace, &self.server.slot_moves);
+        let mut stripes = stripes;
+        loop {
+            let locked = match &mut stripes {
+                None => keyspace.lock_all(),
+                Some(stripes) => keyspace.lock_stripes(stripes),
+            };
+            if !moves.holds_up_stripes(stripes.as_deref().map(Vec::as_slice)) {
+                self.locked = Some(locked);
+                self.keep_ended();
+                return;
+            }
+            drop(locked);
+            SlotMoves::wait_a_moment();
+        }
+    }
+
+    /// What sends slots that are being moved here says itself what has ended.
+    fn keep_ended(&mut self) {
+        if self.session.importing {
+            self.locked.iter_mut().for_each(Locked::see_expired);
+        }
     }
 
     /// Lets go of what [`Ctx::hold`] took, once what was come upon meanwhile is told.
@@ -101,6 +120,7 @@ impl<'a> Ctx<'a> {
         reach.add_command(&self.server.keyspace, info, args, None);
         let is_held = match &mut self.locked {
             _ if reach.stripes.is_empty() => true,
+            _ if self.server.slot_moves.holds_up_stripes(Some(&reach.stripes)) => false,
             Some(locked) => reach.stripes.iter().all(|stripe| locked.try_add(*stripe)),
             None => self.hold(Some(&mut reach.stripes)),
         };

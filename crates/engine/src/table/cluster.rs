@@ -1,7 +1,7 @@
 //! Rows of the cluster commands.
 
 use super::{Categories, Command, Deprecated, Flags, Group};
-use crate::commands::{cluster, cluster_changes};
+use crate::commands::{cluster, cluster_changes, sync_slots};
 
 const OUTPUT: &[&str] = &["nondeterministic_output"];
 
@@ -174,6 +174,17 @@ const SUBCOMMANDS: &[Command] = &[
         syntax: "node-id",
         deprecated: Some(Deprecated { since: "5.0.0", replaced_by: "`CLUSTER REPLICAS`" }),
         run: cluster::replicas,
+        ..SUB
+    },
+    Command {
+        name: "syncslots",
+        arity: -4,
+        flags: Flags::ADMIN,
+        since: "9.0.0",
+        complexity: "O(N) in the number of slots",
+        summary: "Announces slots that another node sends here, and how that ended.",
+        syntax: "<START move-id start-slot end-slot [start-slot end-slot ...] | READY move-id | DONE move-id | CANCEL move-id>",
+        run: sync_slots::syncslots,
         ..SUB
     },
     Command {

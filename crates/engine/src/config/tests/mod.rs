@@ -80,6 +80,7 @@ fn defaults_print_as_redis_prints_them() {
         ("list-max-ziplist-size", "-2"),
         ("proc-title-template", "{title} {listen-addr} {server-mode}"),
         ("client-compat", "auto"),
+        ("cluster-migration-max-bytes-per-second", "0"),
         ("durability", "auto"),
         ("io-threads", "0"),
     ] {

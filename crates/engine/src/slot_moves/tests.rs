@@ -1,0 +1,374 @@
+//! Moves between two servers of one process, with everything that can come between.
+
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+use base::slot::slot_of;
+
+use super::*;
+use crate::outgoing::Target;
+use crate::server::Server;
+use crate::testing::{DirectLink, Harness};
+
+type Shared = Arc<Mutex<Harness>>;
+
+/// Tags of the slots that are moved, and of one that stays.
+const MOVED: [&str; 3] = ["a", "b", "c"];
+const STAYING: &str = "d";
+
+fn node() -> Harness {
+    Harness::with_config(&[("cluster-enabled", "yes"), ("enable-debug-command", "yes")])
+}
+
+fn two() -> (Harness, Shared) {
+    (node(), Arc::new(Mutex::new(node())))
+}
+
+fn task() -> SlotMove {
+    let slots = SlotSet::of(MOVED.map(|tag| slot_of(tag.as_bytes())).map(|slot| slot..=slot));
+    SlotMove::new("move-1".to_owned(), slots, Target { host: "there".to_owned(), port: 7000 })
+}
+
+/// Gives the source a connection; `meanwhile` is called each time that an answer is waited for.
+fn connect(from: &mut Harness, to: &Shared, meanwhile: impl FnMut(usize) -> io::Result<()> + Send + 'static) {
+    from.give_link(Box::new(DirectLink::new(to, meanwhile)));
+}
+
+fn keys_of(harness: &mut Harness, tag: &str) -> Vec<String> {
+    let slot = slot_of(tag.as_bytes());
+    let keys = harness.server.keyspace.keys_in_slot(None, 0, slot, usize::MAX);
+    keys.into_iter().map(|key| String::from_utf8(key).expect("a key of these tests")).collect()
+}
+
+/// What the keys of the moved slots hold.
+fn contents(harness: &mut Harness) -> BTreeMap<String, String> {
+    let keys: Vec<String> = MOVED.iter().flat_map(|tag| keys_of(harness, tag)).collect();
+    let mut contents = BTreeMap::new();
+    for key in keys {
+        let looks =
+            ["TYPE", "DEBUG DIGEST-VALUE", "PEXPIRETIME"].map(|look| harness.run(&format!("{look} {key}")));
+        contents.insert(key, looks.join(" "));
+    }
+    contents
+}
+
+fn there(to: &Shared) -> BTreeMap<String, String> {
+    contents(to.lock().expect("a test that goes on").on(1))
+}
+
+fn moved(_: &SlotMove) -> Result<(), String> {
+    Ok(())
+}
+
+fn fill(from: &mut Harness) {
+    for tag in MOVED.iter().chain(&[STAYING]) {
+        for line in [
+            "SET {T}text v",
+            "SET {T}number 17 PX 90000",
+            "SET {T}ended v PX 1",
+            "RPUSH {T}list a b c",
+            "SADD {T}set a b",
+            "ZADD {T}zset 1 a 2.5 b",
+            "HSET {T}hash f v g w",
+            "HPEXPIRE {T}hash 70000 FIELDS 1 f",
+            "XADD {T}stream 5-1 f v",
+            "XGROUP CREATE {T}stream group 0",
+            "XREADGROUP GROUP group reader STREAMS {T}stream >",
+            "PEXPIRE {T}list 80000",
+        ] {
+            let reply = from.run(&line.replace("{T}", &format!("{{{tag}}}")));
+            assert!(!reply.starts_with('-'), "{line}: {reply}");
+        }
+        let words: Vec<String> = (0..3000).map(|n| format!("{n} element:{n}")).collect();
+        for (command, every) in [("RPUSH", 1), ("SADD", 1), ("ZADD", 1), ("HSET", 1)] {
+            let key = format!("{{{tag}}}big:{command}");
+            let line = format!(
+                "{command} {key} {}",
+                words.iter().step_by(every).cloned().collect::<Vec<_>>().join(" ")
+            );
+            assert!(!from.run(&line).starts_with('-'));
+        }
+        from.run(&format!("SET {{{tag}}}long {}", "z".repeat(200_000)));
+        from.run(&format!("PEXPIRE {{{tag}}}big:ZADD 60000"));
+    }
+}
+
+#[test]
+fn keys_of_every_kind_arrive_as_they_were() {
+    let (mut from, to) = two();
+    fill(&mut from);
+    connect(&mut from, &to, |_| Ok(()));
+    let (task, before) = (task(), contents(&mut from));
+    assert_eq!(before.len(), 3 * 13);
+    assert_eq!(from.server.move_slots(&task, &mut moved), Ok(()));
+    assert_eq!(there(&to), before);
+    assert_eq!(task.progress.keys.load(Relaxed), 39);
+    from.server.clear_left_slots();
+    assert_eq!(contents(&mut from), BTreeMap::new());
+    assert_eq!(keys_of(&mut from, STAYING).len(), 13);
+    let mut to = to.lock().expect("a test that goes on");
+    assert_eq!(keys_of(&mut to, STAYING).len(), 0);
+    assert!(!to.server.slot_moves.importing.any());
+    assert!(!from.server.log.is_active(), "nobody wants it any more");
+}
+
+/// A command that writes somewhere in the slots, by chance.
+fn some_write(rng: &mut fastrand::Rng) -> String {
+    let tag = ["a", "b", "c", "d"][rng.usize(..4)];
+    let mut key = |kind: &str| format!("{{{tag}}}{kind}:{}", rng.u8(..6));
+    let (text, list, set, zset, hash) = (key("t"), key("l"), key("s"), key("z"), key("h"));
+    let (list2, set2, text2) = (key("l"), key("s"), key("t"));
+    let n = rng.u8(..50);
+    match rng.u8(..24) {
+        0 => format!("SET {text} {n}"),
+        1 => format!("APPEND {text} {n}"),
+        2 => format!("SET {text} {n} PX 500000"),
+        3 => format!("PERSIST {text}"),
+        4 => format!("PEXPIRE {list} {}", 100_000 + u32::from(n)),
+        5 => format!("DEL {text} {set}"),
+        6 => format!("RPUSH {list} {n}"),
+        7 => format!("LPUSH {list} {n}"),
+        8 => format!("LPOP {list}"),
+        9 => format!("LMOVE {list} {list2} LEFT RIGHT"),
+        10 => format!("SADD {set} {n}"),
+        11 => format!("SPOP {set}"),
+        12 => format!("SUNIONSTORE {set} {set} {set2}"),
+        13 => format!("SMOVE {set} {set2} {n}"),
+        14 => format!("SINTERSTORE {set2} {set}"),
+        15 => format!("RENAME {text} {text2}"),
+        16 => format!("COPY {text} {text2} REPLACE"),
+        17 => format!("ZADD {zset} {n} m{n}"),
+        18 => format!("ZPOPMIN {zset}"),
+        19 => format!("ZINCRBY {zset} 2 m{n}"),
+        20 => format!("HSET {hash} f{n} {n}"),
+        21 => format!("HDEL {hash} f{n}"),
+        22 => format!("SORT {list} ALPHA STORE {list2}"),
+        _ => format!("SETRANGE {text} 2 {n}"),
+    }
+}
+
+/// Writes a little, alone or as a transaction or a script.
+fn write_some(harness: &mut Harness, rng: &mut fastrand::Rng) {
+    let lines = match rng.u8(..5) {
+        0 => {
+            let both = [some_write(rng), some_write(rng)];
+            [vec!["MULTI".to_owned()], both.to_vec(), vec!["EXEC".to_owned()]].concat()
+        }
+        _ => vec![some_write(rng)],
+    };
+    for line in lines {
+        // What is parked comes again later, or never.
+        if harness.stops(&line).is_none() {
+            harness.take_letters();
+        }
+    }
+}
+
+#[test]
+fn what_is_written_meanwhile_arrives_too() {
+    for seed in 0..150 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let (mut from, to) = two();
+        for _ in 0..rng.usize(..200) {
+            write_some(&mut from, &mut rng);
+        }
+        let mut other = Harness::sharing(&from);
+        let mut meanwhile = fastrand::Rng::with_seed(seed + 1000);
+        let often = meanwhile.usize(1..6);
+        // Nothing here writes to slots that are another server's.
+        let is_moved = Arc::new(AtomicBool::new(false));
+        let is_over = is_moved.clone();
+        connect(&mut from, &to, move |_| {
+            if !is_over.load(Relaxed) {
+                (0..meanwhile.usize(..often)).for_each(|_| write_some(&mut other, &mut meanwhile));
+            }
+            Ok(())
+        });
+        let mut flip = |_: &SlotMove| {
+            is_moved.store(true, Relaxed);
+            Ok(())
+        };
+        assert_eq!(from.server.move_slots(&task(), &mut flip), Ok(()), "seed {seed}");
+        assert_eq!(there(&to), contents(&mut from), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_move_that_fails_anywhere_leaves_nothing_there_and_everything_here() {
+    let mut succeeded = false;
+    for breaks_at in 1..10_000 {
+        let (mut from, to) = two();
+        for n in 0..40 {
+            from.run(&format!("SET {{a}}{n} {n}"));
+        }
+        let before = contents(&mut from);
+        connect(&mut from, &to, move |reads| {
+            if reads == breaks_at { Err(ErrorKind::ConnectionReset.into()) } else { Ok(()) }
+        });
+        let result = from.server.move_slots(&task(), &mut moved);
+        let mut to = to.lock().expect("a test that goes on");
+        to.disconnect();
+        succeeded = result.is_ok();
+        if succeeded {
+            break;
+        }
+        from.server.clear_left_slots();
+        to.server.clear_left_slots();
+        assert_eq!(contents(&mut from), before, "{breaks_at}");
+        for (id, _) in to.server.undecided_imports() {
+            assert!(to.server.settle_import(&id, false));
+        }
+        to.server.clear_left_slots();
+        assert_eq!(contents(&mut to).len(), 0, "{breaks_at}");
+        assert!(!to.server.slot_moves.importing.any() && !from.server.slot_moves.parked.any());
+        assert!(!from.server.log.is_active());
+    }
+    assert!(succeeded);
+}
+
+#[test]
+fn who_is_told_no_keeps_its_slots() {
+    let (mut from, to) = two();
+    fill(&mut from);
+    let before = contents(&mut from);
+    connect(&mut from, &to, |_| Ok(()));
+    let mut refusing = |_: &SlotMove| Err("the slots are somebody else's".to_owned());
+    let result = from.server.move_slots(&task(), &mut refusing);
+    assert_eq!(result, Err("the slots are somebody else's".to_owned()));
+    from.server.clear_left_slots();
+    assert_eq!(contents(&mut from), before);
+    to.lock().expect("a test that goes on").server.clear_left_slots();
+    assert_eq!(there(&to).len(), 0);
+    // And may try again.
+    connect(&mut from, &to, |_| Ok(()));
+    assert_eq!(from.server.move_slots(&task(), &mut moved), Ok(()));
+    assert_eq!(there(&to), before);
+}
+
+#[test]
+fn a_move_is_cancelled_and_a_flush_ends_it() {
+    for change in ["FLUSHALL", "cancel"] {
+        let (mut from, to) = two();
+        fill(&mut from);
+        let (task, mut other) = (Arc::new(task()), Harness::sharing(&from));
+        let cancelled = task.clone();
+        connect(&mut from, &to, move |reads| {
+            match (reads, change) {
+                (20, "cancel") => cancelled.cancel(),
+                (20, _) => drop(other.run(change)),
+                _ => {}
+            }
+            Ok(())
+        });
+        let expected = if change == "cancel" { "cancelled" } else { "the data were flushed" };
+        assert_eq!(from.server.move_slots(&task, &mut moved), Err(expected.to_owned()));
+        let mut to = to.lock().expect("a test that goes on");
+        to.disconnect();
+        to.server.clear_left_slots();
+        assert_eq!(contents(&mut to).len(), 0);
+    }
+}
+
+#[test]
+fn what_is_complete_waits_for_the_owner_to_be_known() {
+    for is_ours in [false, true] {
+        let mut to = node();
+        to.check("CLUSTER SYNCSLOTS START m1 0 100 15495 15495", "+OK");
+        to.check("SET {a}x 1", "+OK");
+        to.check("CLUSTER SYNCSLOTS READY m2", "-ERR No such import on this connection");
+        to.check("CLUSTER SYNCSLOTS READY m1", "+OK");
+        to.on(1).check("CLUSTER SYNCSLOTS DONE m1", "-ERR No such import on this connection");
+        to.check("CLUSTER SYNCSLOTS START m2 15000 16383", "-ERR Slots are being imported already");
+        to.on(0).disconnect();
+        to.server.clear_left_slots();
+        assert_eq!(keys_of(&mut to, "a").len(), 1);
+        assert_eq!(to.server.undecided_imports().len(), 1);
+        assert!(to.server.settle_import("m1", is_ours) && !to.server.settle_import("m1", is_ours));
+        to.server.clear_left_slots();
+        assert_eq!(keys_of(&mut to, "a").len(), usize::from(is_ours));
+        let again = to.on(2).run("CLUSTER SYNCSLOTS START m2 15000 16383");
+        assert_eq!(again, if is_ours { "-ERR Slots to be imported hold keys" } else { "+OK" });
+    }
+    let mut to = node();
+    for (line, expected) in [
+        ("CLUSTER SYNCSLOTS START m 0", "-ERR syntax error"),
+        ("CLUSTER SYNCSLOTS START m 0 16384", "-ERR Invalid or out of range slot"),
+        ("CLUSTER SYNCSLOTS START m x 1", "-ERR Invalid or out of range slot"),
+        ("CLUSTER SYNCSLOTS START m 5 4", "-ERR start slot number 5 is greater than end slot number 4"),
+        ("CLUSTER SYNCSLOTS STOP m", "-ERR syntax error"),
+    ] {
+        to.check(line, expected);
+    }
+}
+
+#[test]
+fn what_ends_meanwhile_is_kept_until_the_source_says_so() {
+    let mut to = node();
+    for line in ["CLUSTER SYNCSLOTS START m 15495 15495", "SET {a}x 1 PX 10"] {
+        to.check(line, "+OK");
+    }
+    to.advance_ms(50);
+    let stripe = to.server.keyspace.position(b"{a}x").stripe();
+    assert_eq!(to.server.expire_slice(stripe, to.server.clock.now().unix_ms, 100), (0, false));
+    // The source has prolonged it in time.
+    to.check("PERSIST {a}x", ":1");
+    to.check("CLUSTER SYNCSLOTS READY m", "+OK");
+    to.check("CLUSTER SYNCSLOTS DONE m", "+OK");
+    to.check("GET {a}x", "1");
+    to.check("PTTL {a}x", ":-1");
+}
+
+#[test]
+fn only_the_commands_of_the_slots_wait_for_the_flip() {
+    let (mut from, to) = two();
+    fill(&mut from);
+    connect(&mut from, &to, |_| Ok(()));
+    let mut other = Harness::sharing(&from);
+    other.run("SCRIPT FLUSH");
+    for line in ["MULTI", "GET {a}text", "SET {a}text other"] {
+        other.on(1).run(line);
+    }
+    let mut flips = 0;
+    let mut flip = |_: &SlotMove| {
+        flips += 1;
+        for line in
+            ["GET {a}text", "SET {b}text w", "DEL {c}list {c}set", "FLUSHALL", "EVAL \"return 1\" 1 {a}text"]
+        {
+            assert!(other.on(0).is_held_up(line), "{line}");
+        }
+        assert!(other.on(1).is_held_up("EXEC"));
+        for line in
+            ["GET {d}text", "SET {d}text w", "PING", "EVAL \"return redis.call('GET', KEYS[1])\" 1 {d}text"]
+        {
+            assert!(!other.on(0).is_held_up(line), "{line}");
+        }
+        Ok(())
+    };
+    assert_eq!(from.server.move_slots(&task(), &mut flip), Ok(()));
+    assert_eq!(flips, 1);
+    other.on(1).check("EXEC", "[v +OK]");
+}
+
+#[test]
+fn slots_are_left_in_slices_and_others_hear_of_it() {
+    let mut from = node();
+    for n in 0..500 {
+        from.run(&format!("SET {{a}}{n} {n}"));
+    }
+    from.run("SET {a}ended v PX 1");
+    from.run("SET {d}stays v");
+    from.advance_ms(10);
+    let server: Arc<Server> = from.server.clone();
+    let effects = from.effects_of(|_| {
+        server.leave_slots(task().slots);
+        assert!(server.is_leaving(&task().slots));
+        server.clear_left_slots();
+    });
+    assert!(!server.is_leaving(&task().slots));
+    let records: Vec<&str> = effects.split('|').filter(|record| record.starts_with("UNLINK ")).collect();
+    assert_eq!(records.iter().map(|record| record.split(' ').count() - 1).sum::<usize>(), 501);
+    assert!(records.len() > 10);
+    from.check("DBSIZE", ":1");
+}
