@@ -144,13 +144,17 @@ impl SlotMarks {
 
     /// Marks slots.
     pub(super) fn mark(&self, slots: &SlotSet) {
-        self.words.iter().zip(&*slots.0).for_each(|(word, slots)| drop(word.fetch_or(*slots, SeqCst)));
+        for (word, slots) in self.words.iter().zip(&*slots.0) {
+            word.fetch_or(*slots, SeqCst);
+        }
         self.sets.fetch_add(1, SeqCst);
     }
 
     /// Takes the marks of slots off that were marked together.
     pub(super) fn unmark(&self, slots: &SlotSet) {
-        self.words.iter().zip(&*slots.0).for_each(|(word, slots)| drop(word.fetch_and(!slots, SeqCst)));
+        for (word, slots) in self.words.iter().zip(&*slots.0) {
+            word.fetch_and(!slots, SeqCst);
+        }
         self.sets.fetch_sub(1, SeqCst);
     }
 }
