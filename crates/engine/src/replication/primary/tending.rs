@@ -78,11 +78,10 @@ impl Server {
     #[inline]
     pub fn ask_for_acks(&self) {
         let wanted = &self.replication.replicas.acks_wanted;
-        if wanted.load(Relaxed) && wanted.swap(false, AcqRel) && self.sends_pings() {
-            if !self.try_append_aside(GET_ACK) {
-                // In its next turn.
-                wanted.store(true, Relaxed);
-            }
+        let is_due = wanted.load(Relaxed) && wanted.swap(false, AcqRel) && self.sends_pings();
+        if is_due && !self.try_append_aside(GET_ACK) {
+            // In its next turn.
+            wanted.store(true, Relaxed);
         }
     }
 
