@@ -103,8 +103,13 @@ impl Agent {
 
     fn look_at_joining(&mut self, now_us: u64, shard: &ShardId, record: &ShardRecord) {
         let mut joining = std::mem::take(&mut self.leading.joining);
+        let is_of_shard = |member: &Member| {
+            self.records.is_live(member)
+                && self.records.nodes.get(&member.node).is_some_and(|record| record.shard == *shard)
+        };
         joining.retain(|member, _| {
             !record.in_sync.contains(member)
+                && is_of_shard(member)
                 && self.server.followers.iter().any(|follower| {
                     follower.member == *member
                         && now_us < follower.caught_up_us.min(follower.heard_us) + SILENT_US
@@ -113,11 +118,8 @@ impl Agent {
         if self.hand_over.is_none() {
             for follower in &self.server.followers {
                 let member = &follower.member;
-                let is_of_shard =
-                    self.records.nodes.get(&member.node).is_some_and(|record| record.shard == *shard);
                 let is_caught_up = now_us < follower.caught_up_us.min(follower.heard_us) + CAUGHT_UP_US;
-                let can_join = is_of_shard && is_caught_up && self.records.is_live(member);
-                if can_join && !record.in_sync.contains(member) {
+                if is_caught_up && is_of_shard(member) && !record.in_sync.contains(member) {
                     joining.entry(member.clone()).or_insert(None);
                 }
             }

@@ -65,10 +65,10 @@ impl Lease {
         }
     }
 
-    /// The live record was removed, or is another life's.
+    /// The live record was removed, or is another life's: the lease has ended, though nobody has said so yet.
     pub fn look(&mut self, records: &Records, me: &Member) {
         if self.live_at.is_some_and(|live_at| records.revision >= live_at) && !records.is_live(me) {
-            self.live_at = None;
+            self.gone();
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::asking::Asked;
-use super::commits::Commits;
+use super::commits::{Commits, Purpose};
 use super::handing::{HandOver, Parked};
 use super::leading::Leading;
 use super::lease::Lease;
@@ -482,6 +482,11 @@ impl Agent {
             .or_else(|| self.editing(out));
         if let Some(due) = due {
             self.parks_for(&due, out);
+            // Who may join by it could be primary soon: this node serves no longer than they promise.
+            if due.purpose == Purpose::Set {
+                let until_us = self.primary_until_us();
+                self.serve_until(until_us, out);
+            }
             self.commits.begin(due, out);
         }
     }

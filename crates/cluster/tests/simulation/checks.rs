@@ -77,14 +77,14 @@ impl Checks {
         end: usize,
         records: &Records,
     ) -> Result<(), String> {
-        let Some(own) = records.nodes.get(&nodes[at].id) else { return Ok(()) };
-        let Some((record, _)) = records.shards.get(&own.shard) else { return Ok(()) };
-        if record.promise != Promise::Quorum || end == 0 || self.is_exempt(&own.shard) {
+        let Some(shard) = nodes[at].led.as_ref() else { return Ok(()) };
+        let Some((record, _)) = records.shards.get(shard) else { return Ok(()) };
+        if record.promise != Promise::Quorum || end == 0 || self.is_exempt(shard) {
             return Ok(());
         }
         let entry = (end, nodes[at].log.entries[end - 1]);
         self.acknowledgements += 1;
-        let all = self.acknowledged.entry(own.shard.clone()).or_default();
+        let all = self.acknowledged.entry(shard.clone()).or_default();
         if all.last().is_none_or(|(last, _)| *last < end) {
             all.push(entry);
         }
@@ -105,6 +105,7 @@ impl Checks {
         }
         // A shard that went with its last node is another one when it comes back under its name.
         self.acknowledged.retain(|shard, _| after.shards.contains_key(shard));
+        self.primaries.retain(|(shard, _), _| after.shards.contains_key(shard));
         for (shard, (record, written)) in &after.shards {
             if *written != after.revision {
                 continue;

@@ -108,6 +108,8 @@ pub struct Node {
     // The server.
     pub log: Log,
     pub role: Role,
+    /// The shard that it leads.
+    pub led: Option<ShardId>,
     pub serve_until_us: u64,
     pub topology: Option<Arc<Topology>>,
     pub held: Option<Member>,
@@ -147,6 +149,7 @@ impl Node {
             kept: None,
             log: Log::default(),
             role: Role::Stand,
+            led: None,
             serve_until_us: 0,
             topology: None,
             held: None,
@@ -269,8 +272,12 @@ impl Node {
 
     /// Takes a role, as an action says.
     pub fn take_role(&mut self, action: &Action) {
+        self.led = None;
         match action {
             Action::Lead { epoch, awaited, refuses_writes } => {
+                let records = self.agent.as_ref().map(|agent| agent.records());
+                let own = records.and_then(|records| records.nodes.get(&self.id));
+                self.led = own.map(|own| own.shard.clone());
                 let is_same_epoch = matches!(&self.role, Role::Lead { epoch: known, .. } if known == epoch);
                 if !is_same_epoch {
                     self.log.begin_epoch(*epoch);

@@ -25,6 +25,7 @@ pub enum Happening {
     ToEtcd(usize, u64, Request),
     FromEtcd(usize, u64, Event),
     Granted(usize, u64, u64, u64),
+    Renewed(usize, u64, u64, u64),
     LeaseGone(usize, u64, u64),
     TimedOut(usize, u64, TxnId),
     Watch(usize, u64),
@@ -182,6 +183,9 @@ impl World {
             Happening::Granted(node, life, lease, asked_us) => {
                 self.on_node(node, life, Happening::Granted(node, life, lease, asked_us));
             }
+            Happening::Renewed(node, life, lease, asked_us) => {
+                self.on_node(node, life, Happening::Renewed(node, life, lease, asked_us));
+            }
             Happening::LeaseGone(node, life, lease) => {
                 self.on_node(node, life, Happening::LeaseGone(node, life, lease));
             }
@@ -226,6 +230,11 @@ impl World {
             Happening::Granted(_, _, lease, asked_us) => {
                 let node = &mut self.nodes[at];
                 if *node.lease.get_or_insert(lease) == lease {
+                    self.handle(at, Event::LeaseKept { asked_us });
+                }
+            }
+            Happening::Renewed(_, _, lease, asked_us) => {
+                if self.nodes[at].lease == Some(lease) {
                     self.handle(at, Event::LeaseKept { asked_us });
                 }
             }
@@ -329,7 +338,10 @@ impl World {
         let clock_us = self.nodes[at].clock_us(self.now_us);
         let life = self.nodes[at].life;
         match action {
-            Action::Grant => self.ask_etcd(at, Request::Grant { asked_us: clock_us }),
+            Action::Grant => {
+                self.nodes[at].lease = None;
+                self.ask_etcd(at, Request::Grant { asked_us: clock_us });
+            }
             Action::Renew => {
                 if let Some(lease) = self.nodes[at].lease {
                     self.ask_etcd(at, Request::Renew { lease, asked_us: clock_us });
@@ -422,7 +434,7 @@ impl World {
             Request::Renew { lease, asked_us } => {
                 self.etcd.expire(now_us);
                 if self.etcd.renew(now_us, lease, &mut self.random) {
-                    Some(Happening::Granted(at, life, lease, asked_us))
+                    Some(Happening::Renewed(at, life, lease, asked_us))
                 } else {
                     Some(Happening::LeaseGone(at, life, lease))
                 }
