@@ -110,7 +110,10 @@ impl Syncs {
         let mut queue = self.queue.lock();
         queue.waiting.retain(|(replica, _)| !replica.is_gone());
         let config = &server.config;
-        let is_at_once = |(replica, _): &(Arc<Replica>, i64)| !replica.greeting.takes_marked_end;
+        // A member of the shard is not made to wait for others: writes may wait for it.
+        let is_at_once = |(replica, _): &(Arc<Replica>, i64)| {
+            !replica.greeting.takes_marked_end || replica.membership().is_some()
+        };
         let longest_ms = queue.waiting.iter().map(|(_, since_ms)| now_ms - since_ms).max();
         let Some(longest_ms) = longest_ms else { return Vec::new() };
         let enough = config.int("repl-diskless-sync-max-replicas");
