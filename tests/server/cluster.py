@@ -151,6 +151,9 @@ def cluster_primary_that_dies_is_replaced():
             number for number in range(6)
             if number != primary and nodes.lines(number)[nodes.id(number)][2] == id_of_dead
         )
+        shard = etcd.records()[f"nodes/{id_of_dead}"]["shard"]
+        # Who has not caught up yet cannot take over.
+        wait_until(lambda: len(etcd.records()[f"shards/{shard}"]["in_sync"]) == 2, "the replica to be in sync")
         with nodes.servers[primary].connect() as client:
             for number in range(100):
                 expect(client.call("SET", "{foo}%d" % number, number), "OK")

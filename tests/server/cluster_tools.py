@@ -128,7 +128,7 @@ def cluster_slots_are_moved_by_halcyon_cluster():
 @check
 def cluster_hands_over_in_order():
     """cluster: a primary that ends by SIGTERM, or is asked to, hands its shard over; nothing acknowledged is lost"""
-    with Etcd(members=1) as etcd, Nodes(etcd, 6, "--repl-diskless-sync-delay", 0) as nodes:
+    with Etcd(members=1) as etcd, Nodes(etcd, 6) as nodes:
         nodes.create(replicas=1)
         wait_until(lambda: tool(etcd, "status")[1].count(": in sync") == 6, "replicas to be in sync")
         primary = next(number for number in range(6) if nodes.call(number, "SET", "foo", "1") == "OK")
