@@ -201,6 +201,7 @@ const SUBCOMMANDS: &[Command] = &[
     Command {
         name: "meet",
         arity: -4,
+        flags: CHANGE.flags.union(Flags::LOADING),
         summary: "Makes the node part of the cluster that another one is part of.",
         syntax: "ip port [cluster-bus-port]",
         run: cluster_changes::meet,
