@@ -6,13 +6,14 @@ PEERS ?=
 FUZZ_INPUTS ?= 10000000
 KILLS ?= 500
 FAULT_ROUNDS ?= 200
+SCHEDULES ?= 1000000
 
 export PATH := $(PATH):$(HOME)/.cargo/bin
 CARGO_TARGET_DIR ?= $(CURDIR)/target
 export CARGO_TARGET_DIR
 
 .DEFAULT_GOAL := help
-.PHONY: help run test bench miri fuzz crash faults clean
+.PHONY: help run test bench miri fuzz crash faults simulate clean
 
 help: ## This list
 	@sed -n -E 's/^([a-z]+):.*## (.*)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "%-14s%s\n", $$1, $$2 }'
@@ -44,6 +45,9 @@ crash: ## Kill a server under load 500 times and check what it kept (KILLS=N: an
 faults: ## Break links and change roles in trees of servers of all kinds, 200 rounds each (FAULT_ROUNDS=N: another number)
 	@cargo build --release -p halcyon
 	@HALCYON_FAULT_ROUNDS=$(FAULT_ROUNDS) python3 tests/server/run.py faults_
+
+simulate: ## Run the cluster's decisions through a million schedules of faults, by seed (SCHEDULES=N: another number)
+	@HALCYON_SIMULATION=1,$(SCHEDULES) cargo test --release -p cluster --test simulation -- --nocapture
 
 clean: ## Remove what was built and downloaded here; ./data stays
 	@cargo clean

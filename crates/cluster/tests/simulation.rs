@@ -10,6 +10,8 @@ mod checks;
 mod etcd;
 #[path = "simulation/faults.rs"]
 mod faults;
+#[path = "simulation/links.rs"]
+mod links;
 #[path = "simulation/node.rs"]
 mod node;
 #[path = "simulation/random.rs"]

@@ -2,10 +2,9 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
-use std::rc::Rc;
 
 use cluster::agent::{Action, Ask, AskId, Event, Outcome, TxnId};
-use cluster::ids::{Life, Member, NodeId, ShardId};
+use cluster::ids::{Life, Member, ShardId};
 use cluster::records::{ClusterRecord, Key, LiveRecord, NodeRecord, Promise, Record, ShardRecord};
 use cluster::slots::SlotMap;
 use cluster::topology::Records;
@@ -13,7 +12,7 @@ use cluster::topology::Records;
 use crate::checks::Checks;
 use crate::etcd::Etcd;
 use crate::faults::Fault;
-use crate::node::{Message, Node, Replica, Request, Role, shard_id};
+use crate::node::{Message, Node, Request, shard_id};
 use crate::random::Random;
 
 const TICK_US: u64 = 100_000;
@@ -57,9 +56,9 @@ pub struct World {
     pub is_always_synced: bool,
     pub is_over: bool,
     pub trace: Option<Vec<String>>,
-    next_entry: u64,
+    pub next_entry: u64,
     next_ask: u64,
-    next_link: u64,
+    pub next_link: u64,
     actions: Vec<Action>,
 }
 
@@ -388,7 +387,7 @@ impl World {
 
     // Etcd.
 
-    fn is_cut(&self, from: usize, to: usize) -> bool {
+    pub fn is_cut(&self, from: usize, to: usize) -> bool {
         self.cuts.get(&(from, to)).is_some_and(|count| *count > 0)
     }
 
@@ -541,179 +540,6 @@ impl World {
                 }
             }
             _ => self.handle(at, event),
-        }
-    }
-
-    // Logs.
-
-    pub fn place_of(&self, node: &NodeId) -> Option<usize> {
-        self.nodes.iter().position(|known| known.id == *node)
-    }
-
-    fn send(&mut self, from: usize, to: usize, message: Message) {
-        if self.is_cut(from, to) || self.random.one_in(100) {
-            return;
-        }
-        let delay_us = if self.random.one_in(50) {
-            self.random.between(5_000, 300_000)
-        } else {
-            self.random.between(100, 2_000)
-        };
-        self.after(delay_us, Happening::Message(from, to, message));
-    }
-
-    fn hello(&mut self, at: usize) {
-        let life = self.nodes[at].life;
-        let delay_us = self.random.between(150_000, 250_000);
-        self.after(delay_us, Happening::Hello(at, life));
-        let node = &mut self.nodes[at];
-        if node.is_linked && self.now_us > node.heard_primary_us + 1_000_000 {
-            node.is_linked = false;
-        }
-        if !node.is_linked {
-            self.hello_now(at);
-        }
-    }
-
-    fn hello_now(&mut self, at: usize) {
-        let link = self.next_link;
-        self.next_link += 1;
-        let node = &mut self.nodes[at];
-        (node.link, node.is_linked) = (link, false);
-        let Role::Follow { primary, epoch } = &node.role else { return };
-        let (from, epoch, primary) = (node.member(), *epoch, primary.node.clone());
-        if let Some(to) = self.place_of(&primary) {
-            self.send(at, to, Message::Hello { from, epoch, link });
-        }
-    }
-
-    /// A primary sends what its replicas lack, or that time has passed.
-    fn feed(&mut self, at: usize) {
-        let clock_us = self.nodes[at].clock_us(self.now_us);
-        if !matches!(self.nodes[at].role, Role::Lead { .. }) {
-            return;
-        }
-        for index in 0..self.nodes[at].replicas.len() {
-            let is_slow = self.random.one_in(30);
-            let node = &self.nodes[at];
-            let replica = &node.replicas[index];
-            let start = replica.acked_to.min(node.log.entries.len());
-            let end = if is_slow { start } else { node.log.entries.len() };
-            let entries = node.log.entries[start..end].to_vec();
-            let holds_all = end == node.log.entries.len();
-            let link = replica.link;
-            let message = Message::Append { link, start, entries, stamp_us: clock_us, holds_all };
-            if let Some(to) = self.place_of(&replica.member.node) {
-                self.send(at, to, message);
-            }
-        }
-    }
-
-    fn receive(&mut self, from: usize, at: usize, message: Message) {
-        match message {
-            Message::Hello { from: member, epoch, link } => self.greet(at, member, epoch, link),
-            Message::Sync { link, log, stamp_us } => {
-                let node = &mut self.nodes[at];
-                if !matches!(node.role, Role::Follow { .. }) || node.link != link || node.is_linked {
-                    return;
-                }
-                node.log = (*log).clone();
-                node.is_linked = true;
-                self.acknowledge(at, from, link, stamp_us, false);
-            }
-            Message::Append { link, start, entries, stamp_us, holds_all } => {
-                let node = &mut self.nodes[at];
-                let follows = matches!(node.role, Role::Follow { .. }) && node.link == link;
-                if !follows || !node.is_linked || start > node.log.entries.len() {
-                    return;
-                }
-                let known = node.log.entries.len() - start;
-                node.log.entries.extend(entries.iter().skip(known));
-                self.acknowledge(at, from, link, stamp_us, holds_all && entries.len() >= known);
-            }
-            Message::Ack { link, offset, stamp_us, holds_all } => {
-                let node = &mut self.nodes[at];
-                let Some(replica) = node.replicas.iter_mut().find(|replica| replica.link == link) else {
-                    return;
-                };
-                replica.acked_to = replica.acked_to.max(offset);
-                replica.heard_us = replica.heard_us.max(stamp_us);
-                if holds_all {
-                    replica.caught_up_us = replica.caught_up_us.max(stamp_us);
-                }
-                self.release_replies(at);
-                self.hold_check(at);
-            }
-        }
-    }
-
-    fn acknowledge(&mut self, at: usize, to: usize, link: u64, stamp_us: u64, holds_all: bool) {
-        let clock_us = self.nodes[at].clock_us(self.now_us);
-        let node = &mut self.nodes[at];
-        node.promised_us = Some(clock_us);
-        node.heard_primary_us = self.now_us;
-        let offset = node.log.entries.len();
-        self.send(at, to, Message::Ack { link, offset, stamp_us, holds_all });
-    }
-
-    fn greet(&mut self, at: usize, member: Member, epoch: u64, link: u64) {
-        let clock_us = self.nodes[at].clock_us(self.now_us);
-        let node = &mut self.nodes[at];
-        if !matches!(&node.role, Role::Lead { epoch: own, .. } if *own == epoch) {
-            return;
-        }
-        let to = member.node.clone();
-        node.replicas.retain(|replica| replica.member.node != to);
-        node.replicas.push(Replica { member, link, acked_to: 0, heard_us: 0, caught_up_us: 0 });
-        let message = Message::Sync { link, log: Rc::new(node.log.clone()), stamp_us: clock_us };
-        if let Some(to) = self.place_of(&to) {
-            self.send(at, to, message);
-        }
-    }
-
-    /// A client writes to whoever serves the shard, and reads there.
-    fn write(&mut self, shard: usize) {
-        let delay_us = self.random.between(20_000, 120_000);
-        self.after(delay_us, Happening::Write(shard));
-        let shard = shard_id(shard);
-        let serves = |node: &Node| node.served_shard(self.now_us) == Some(&shard);
-        let Some(at) = self.nodes.iter().position(serves) else { return };
-        if let Err(why) = self.checks.read(at, &shard, &self.nodes[at]) {
-            self.fail(&why);
-        }
-        let node = &mut self.nodes[at];
-        let Role::Lead { refuses_writes, epoch, .. } = &node.role else { return };
-        if node.held.is_some() || *refuses_writes || self.is_over {
-            return;
-        }
-        node.log.entries.push(*epoch << 32 | self.next_entry);
-        self.next_entry += 1;
-        self.release_replies(at);
-        self.feed(at);
-    }
-
-    /// Replies leave when all awaited replicas have what they tell of.
-    fn release_replies(&mut self, at: usize) {
-        let acked_to = self.nodes[at].acknowledged_to();
-        if acked_to <= self.nodes[at].released_to {
-            return;
-        }
-        self.nodes[at].released_to = acked_to;
-        if let Err(why) = self.checks.acknowledged(at, &self.nodes, acked_to, &self.etcd.records) {
-            self.fail(&why);
-        }
-    }
-
-    fn hold_check(&mut self, at: usize) {
-        let clock_us = self.nodes[at].clock_us(self.now_us);
-        let node = &self.nodes[at];
-        let Some(member) = &node.held else { return };
-        let log_end = node.log.entries.len();
-        let has_all =
-            node.replicas.iter().any(|replica| replica.member == *member && replica.acked_to >= log_end);
-        let is_late = clock_us > node.held_since_us + 1_500_000;
-        if has_all || is_late {
-            self.handle(at, Event::HandedOver { has_all, log_end: log_end as u64 });
         }
     }
 
