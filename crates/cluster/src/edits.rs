@@ -49,6 +49,13 @@ impl Change {
         }
     }
 
+    /// Who gives slots away has to be primary still: another one would go on serving them.
+    fn compare_losers(&mut self, records: &Records) {
+        for shard in self.takes_from.clone() {
+            self.compare(records, Key::Shard(shard));
+        }
+    }
+
     /// Writes a key that is as it was seen.
     fn write(&mut self, records: &Records, key: Key, record: Option<Record>) {
         self.compare(records, key.clone());
@@ -128,7 +135,9 @@ fn delete_slots(records: &Records, shard: &ShardId, slots: &SlotRanges) -> Resul
         return Err(format!("ERR Slot {other} is already unassigned"));
     }
     let takes_from = if slots.is_empty() { Vec::new() } else { vec![shard.clone()] };
-    assign(records, slots, None, Change { takes_from, ..Change::default() })
+    let mut change = Change { takes_from, ..Change::default() };
+    change.compare_losers(records);
+    assign(records, slots, None, change)
 }
 
 fn set_slots(records: &Records, shard: &ShardId, slots: &SlotRanges) -> Result<Change, String> {
@@ -138,6 +147,7 @@ fn set_slots(records: &Records, shard: &ShardId, slots: &SlotRanges) -> Result<C
     change.takes_from = losers.cloned().collect();
     change.takes_from.sort();
     change.takes_from.dedup();
+    change.compare_losers(records);
     assign(records, slots, Some(shard), change)
 }
 
