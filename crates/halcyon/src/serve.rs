@@ -275,6 +275,7 @@ fn start_background(
             match wanted {
                 Background::Save => drop(for_saves.server.finish_save()),
                 Background::Rewrite => for_saves.server.finish_rewrite(),
+                Background::LeaveSlots => for_saves.server.clear_left_slots(),
                 Background::FollowAppendonly => {
                     if let Err(reason) = for_saves.server.follow_appendonly() {
                         tracing::warn!("The append-only files cannot be begun: {reason}");

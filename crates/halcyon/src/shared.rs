@@ -169,6 +169,8 @@ pub enum Background {
     Rewrite,
     /// [`Server::follow_appendonly`].
     FollowAppendonly,
+    /// [`Server::clear_left_slots`].
+    LeaveSlots,
 }
 
 impl ProcessHost {
@@ -278,6 +280,10 @@ impl Host for ProcessHost {
 
     fn follow_appendonly(&self) {
         let _ = self.background.send(Background::FollowAppendonly);
+    }
+
+    fn leave_slots(&self) {
+        let _ = self.background.send(Background::LeaveSlots);
     }
 
     fn rewrite_in_background(&self) {

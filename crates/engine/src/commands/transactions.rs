@@ -253,7 +253,8 @@ fn has_left(server: &Server, key: &[u8]) -> bool {
     }
 }
 
-/// True if a queued command may visit more elements than a worker's turn allows, or waits for another server. Only a queue in which every command
+/// True if a queued command may visit more elements than a worker's turn allows, or waits for another server. Only a queue
+/// in which every command
 /// names its keys is looked at: what changes the connection itself has to run where that lives.
 fn is_heavy(ctx: &mut Ctx<'_>, transaction: &Transaction) -> bool {
     if transaction.is_swift() {

@@ -256,8 +256,8 @@ fn a_move_is_cancelled_and_a_flush_ends_it() {
         let cancelled = task.clone();
         connect(&mut from, &to, move |reads| {
             match (reads, change) {
-                (20, "cancel") => cancelled.cancel(),
-                (20, _) => drop(other.run(change)),
+                (5, "cancel") => cancelled.cancel(),
+                (5, _) => drop(other.run(change)),
                 _ => {}
             }
             Ok(())
