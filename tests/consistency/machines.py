@@ -172,5 +172,3 @@ def machine_names(shards, copies):
 
 def remove(directory):
     subprocess.run(["rm", "-rf", str(directory)], check=False)
-
-

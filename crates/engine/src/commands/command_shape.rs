@@ -45,7 +45,11 @@ pub fn entry(out: &mut Encoder<'_>, registry: &Registry, info: &CommandInfo, sha
 /// What an entry of Redis 5 said of a container: the flags and keys of its subcommands together. If not all
 /// of them have the same keys, they are to be asked for (MEMORY); HELP does not count.
 fn legacy_facts(registry: &Registry, info: &CommandInfo) -> (Flags, LegacyKeys) {
-    const ALL_MUST: Flags = Flags::LOADING.union(Flags::STALE).union(Flags::FAST);
+    const ALL_MUST: Flags = Flags::LOADING
+        .union(Flags::STALE)
+        .union(Flags::FAST)
+        .union(Flags::NOSCRIPT)
+        .union(Flags::NO_ASYNC_LOADING);
     let is_help = |sub: &&CommandInfo| sub.spec.name == "help";
     let subs: Vec<&CommandInfo> = info.subcommands.iter().map(|id| registry.get(*id)).collect();
     let working: Vec<&CommandInfo> = subs.into_iter().filter(|sub| !is_help(sub)).collect();

@@ -179,7 +179,7 @@ const SUBCOMMANDS: &[Command] = &[
     Command {
         name: "syncslots",
         arity: -4,
-        flags: Flags::ADMIN,
+        flags: Flags::ADMIN.union(Flags::STALE),
         since: "9.0.0",
         complexity: "O(N) in the number of slots",
         summary: "Announces slots that another node sends here, and how that ended.",

@@ -179,7 +179,8 @@ fn facts(info: &CommandInfo) -> String {
 /// Rows that say something else than Redis 7.0.15 on purpose.
 const OTHERWISE: &[&str] = &[
     // They take WITHSCORE, as Redis 7.2.
-    "zrank", "zrevrank",
+    "zrank",
+    "zrevrank",
     // Tools tell replicas of others while these load what they have been sent already.
     "cluster|meet",
 ];

@@ -75,9 +75,48 @@ pub fn layout(records: &Records, replicas: usize) -> Result<Layout, String> {
         nodes.push(node);
         layout.joins.push((node.clone(), (*shard).clone()));
     }
+    part_zones(&mut layout.joins, &copies, &zone);
     let owners: Vec<&ShardId> = copies.keys().copied().collect();
     layout.gifts = gifts(records, &owners)?;
     Ok(layout)
+}
+
+/// Exchanges the shards of two replicas as long as fewer of them then share their zone with another copy: who is placed last finds
+/// only what is left.
+fn part_zones<'a>(
+    joins: &mut [(NodeId, ShardId)],
+    copies: &BTreeMap<&ShardId, Vec<&NodeId>>,
+    zone: &impl Fn(&NodeId) -> &'a str,
+) {
+    let mut by_shard: BTreeMap<ShardId, Vec<NodeId>> = BTreeMap::new();
+    for (shard, nodes) in copies {
+        by_shard.insert((*shard).clone(), nodes.iter().map(|node| (*node).clone()).collect());
+    }
+    let shared = |node: &NodeId, nodes: &[NodeId], but: &NodeId| {
+        let others = nodes.iter().filter(|other| *other != node && *other != but);
+        others.filter(|other| !zone(node).is_empty() && zone(other) == zone(node)).count()
+    };
+    let pairs: Vec<(usize, usize)> =
+        (0..joins.len()).flat_map(|one| (one + 1..joins.len()).map(move |other| (one, other))).collect();
+    let mut is_better = true;
+    while std::mem::take(&mut is_better) {
+        for &(one, other) in &pairs {
+            let ((a, at_a), (b, at_b)) = (joins[one].clone(), joins[other].clone());
+            if at_a == at_b {
+                continue;
+            }
+            let before = shared(&a, &by_shard[&at_a], &a) + shared(&b, &by_shard[&at_b], &b);
+            let after = shared(&a, &by_shard[&at_b], &b) + shared(&b, &by_shard[&at_a], &a);
+            if after < before {
+                by_shard.get_mut(&at_a).expect("a shard of the plan").retain(|node| *node != a);
+                by_shard.get_mut(&at_b).expect("a shard of the plan").retain(|node| *node != b);
+                by_shard.get_mut(&at_a).expect("a shard of the plan").push(b.clone());
+                by_shard.get_mut(&at_b).expect("a shard of the plan").push(a.clone());
+                (joins[one].1, joins[other].1) = (at_b, at_a);
+                is_better = true;
+            }
+        }
+    }
 }
 
 /// Shares what nobody owns out, so that each of these shards has as many in the end as the others, or nearly.
