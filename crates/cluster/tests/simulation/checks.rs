@@ -44,8 +44,10 @@ impl Checks {
             }
             let doubled =
                 SLOTS_SAMPLED.iter().find(|slot| nodes[at].serves_slot(**slot) && node.serves_slot(**slot));
+            let is_taken = self.taken_over.contains(shard) || self.taken_over.contains(other_shard);
             if let Some(slot) = doubled
                 && other_shard != shard
+                && !is_taken
             {
                 return Err(format!("ONE OWNER: n{at} and n{other} both serve slot {slot}"));
             }
@@ -100,6 +102,7 @@ impl Checks {
         nodes: &[Node],
         min_in_sync: usize,
     ) -> Result<(), String> {
+        self.note_taken(before, after);
         if after.slots.0.check().is_err() {
             return Err("ONE OWNER: a slot has two in the records".to_owned());
         }
@@ -129,6 +132,21 @@ impl Checks {
             self.set_changed(before, after, shard, old, record, nodes, min_in_sync)?;
         }
         Ok(())
+    }
+
+    /// Slots of a shard of which no node is there can be taken, at the administrator's risk.
+    fn note_taken(&mut self, before: &Records, after: &Records) {
+        for (shard, slots) in
+            before.slots.0.shards().filter(|(shard, slots)| after.slots.0.of(shard) != Some(slots))
+        {
+            let lost = slots.slots().any(|slot| {
+                after.slots.0.of(shard).is_none_or(|kept| kept.slots().all(|other| other != slot))
+            });
+            let is_any_there = before.nodes_of(shard).any(|node| before.live.contains_key(node));
+            if lost && !is_any_there {
+                self.taken_over.insert(shard.clone());
+            }
+        }
     }
 
     fn promoted(
