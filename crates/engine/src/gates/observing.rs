@@ -7,7 +7,7 @@ use base::limits::{RECORD_KEYS_KEPT_MAX, RECORD_KEYS_MAX};
 
 use crate::args::is;
 use crate::ctx::Ctx;
-use crate::gates::Awaits;
+use crate::gates::{Awaits, Safe};
 use crate::letter::Letter;
 use crate::output::{Mark, Output};
 use crate::server::Server;
@@ -213,6 +213,16 @@ fn sees_all(info: &CommandInfo, args: Args<'_>) -> bool {
 }
 
 impl Server {
+    /// How far the log is safe. Past the instant until which a primary serves, what copies have acknowledged counts for nothing:
+    /// whoever leads by now may be without it.
+    pub fn safe(&self) -> Safe {
+        let safe = self.gates.safe();
+        if safe.in_copies == 0 || !self.gates.copies.leads() || self.cluster.serves.at(self.clock.mono_us()) {
+            return safe;
+        }
+        Safe { in_copies: 0, ..safe }
+    }
+
     /// What happened outside of commands ends at `offset`: a key was evicted. Its stripe is held.
     pub(crate) fn observe_loss(&self, key: &[u8], offset: u64) {
         if self.gates.is_kept() {
@@ -236,7 +246,7 @@ impl Worker {
     /// Has what was written since `mark` wait until the log is safe up to `offset`, if it does on this connection.
     pub fn gate(&self, server: &Server, session: &Session, mark: Mark, offset: u64, out: &mut Output) {
         let awaits = server.gates.awaits_at(session, offset);
-        if offset > server.gates.safe().to(awaits) && out.gate(mark, offset, awaits) {
+        if offset > server.safe().to(awaits) && out.gate(mark, offset, awaits) {
             self.stats.gated_replies.add(1);
         }
     }
@@ -247,7 +257,7 @@ impl Worker {
         let awaits = server.gates.awaits_at(session, offset);
         if server.gates.awaits(session) == Awaits::NOTHING {
             output.open(u64::MAX);
-        } else if offset > server.gates.safe().to(awaits) {
+        } else if offset > server.safe().to(awaits) {
             output.gate(Mark::START, offset, awaits);
         }
         self.stats.gated_replies.add(output.gated_replies());
@@ -255,7 +265,7 @@ impl Worker {
 
     /// Lets go of the replies of a connection that are safe by now.
     pub fn open_gates(&self, server: &Server, out: &mut Output) {
-        let replies = out.open(server.gates.safe());
+        let replies = out.open(server.safe());
         self.stats.released_replies.add(replies);
     }
 }

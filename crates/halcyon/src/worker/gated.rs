@@ -66,7 +66,7 @@ impl Worker {
     /// Gives a turn to the connections whose next bytes may leave by now.
     fn release_replies(&mut self) {
         let gates = &self.shared.server.gates;
-        let look = (gates.safe(), gates.copies.leads());
+        let look = (self.shared.server.safe(), gates.copies.leads());
         if self.gated.looked_at.replace(look) == Some(look) {
             return;
         }

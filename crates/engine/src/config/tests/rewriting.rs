@@ -116,7 +116,7 @@ fn rewrite_writes_every_directive_so_that_it_is_read_back() {
             directives::Kind::Text { .. } => match row.name {
                 "dir" => b"/",
                 "notify-keyspace-events" => b"Kx",
-                "cluster-announce-hostname" | "cluster-name" => b"a.b",
+                "cluster-announce-hostname" | "cluster-name" | "zone" => b"a.b",
                 "cluster-shard" => b"auto",
                 "proc-title-template" => b"x {port}",
                 "locale-collate" => b"C",

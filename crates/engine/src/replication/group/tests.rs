@@ -125,6 +125,19 @@ fn where_replies_wait_for_the_disk_so_do_copies() {
 }
 
 #[test]
+fn what_copies_have_counts_only_while_this_server_serves() {
+    let mut harness = leader(&["a"]);
+    attach(&mut harness, 1, "a", 1);
+    harness.run("SET key 1");
+    let written = end(&harness);
+    harness.server.cluster.serve_until(0);
+    acknowledge(&mut harness, 1, written);
+    assert_eq!(harness.server.safe().in_copies, 0, "another may lead by now, whatever this one had promised");
+    harness.server.cluster.serve_until(u64::MAX);
+    assert_eq!(harness.server.safe().in_copies, written);
+}
+
+#[test]
 fn members_of_another_epoch_are_refused() {
     let mut harness = leader(&["a"]);
     harness.server.cluster_lead(5, &[member("a")], false);
