@@ -6,6 +6,7 @@ PEERS ?=
 FUZZ_INPUTS ?= 10000000
 KILLS ?= 500
 FAULT_ROUNDS ?= 200
+ROUNDS ?= 300
 SCHEDULES ?= 1000000
 
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -13,7 +14,7 @@ CARGO_TARGET_DIR ?= $(CURDIR)/target
 export CARGO_TARGET_DIR
 
 .DEFAULT_GOAL := help
-.PHONY: help run test bench miri fuzz crash faults simulate clean
+.PHONY: help run test bench miri fuzz crash faults simulate consistency clean
 
 help: ## This list
 	@sed -n -E 's/^([a-z]+):.*## (.*)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "%-14s%s\n", $$1, $$2 }'
@@ -48,6 +49,11 @@ faults: ## Break links and change roles in trees of servers of all kinds, 200 ro
 
 simulate: ## Run the cluster's decisions through a million schedules of faults, by seed (SCHEDULES=N: another number)
 	@HALCYON_SIMULATION=1,$(SCHEDULES) cargo test --release -p cluster --test simulation -- --nocapture
+
+consistency: ## Break a cluster 300 times while clients write down what they see, and judge that (ROUNDS=N: another number)
+	@scripts/install-dependencies build test
+	@cargo build --release -p halcyon
+	@python3 tests/consistency/run.py --rounds $(ROUNDS)
 
 clean: ## Remove what was built and downloaded here; ./data stays
 	@cargo clean
