@@ -27,33 +27,6 @@ const ADDED_BY_7_4: &[&str] = &[
 /// Commands of Redis 7.4 that are not here yet, or never will be, and why.
 const MISSING: &[(&str, &[&str])] = &[
     (
-        "come with the journal (persistence and replication)",
-        &["failover", "psync", "replconf", "replicaof", "slaveof", "sync"],
-    ),
-    (
-        "come with the cluster of many nodes",
-        &[
-            "cluster|addslots",
-            "cluster|addslotsrange",
-            "cluster|bumpepoch",
-            "cluster|delslots",
-            "cluster|delslotsrange",
-            "cluster|failover",
-            "cluster|flushslots",
-            "cluster|forget",
-            "cluster|meet",
-            "cluster|replicate",
-            "cluster|reset",
-            "cluster|saveconfig",
-            "cluster|set-config-epoch",
-            "cluster|setslot",
-            "cluster|count-failure-reports",
-            "cluster|replicas",
-            "cluster|slaves",
-            "cluster|links",
-        ],
-    ),
-    (
         "load code into the server, which has no modules",
         &["module", "module|help", "module|list", "module|load", "module|loadex", "module|unload"],
     ),

@@ -257,8 +257,8 @@ const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
 const PORT: i64 = 65535;
 
-/// What directives about other nodes wait for.
-const NODES: &str = "the cluster of many nodes";
+const NO_BUS: &str = "nodes do not talk to each other: etcd tells who is there";
+const NO_OWN_MOVES: &str = "replicas that change their shard by themselves";
 const NO_DEFRAG: &str = "what lies in memory is not moved to close gaps";
 
 const POLICIES: &[&str] = &[
@@ -300,7 +300,7 @@ pub static DIRECTIVES: &[Directive] = &[
     word("client-compat", CLIENT_COMPAT, "auto"),
     int("sentinel-port", 0, PORT, 0),
     text("sentinel-master-name", "mymaster"),
-    memory("cluster-migration-max-bytes-per-second", 0, u64::MAX, 0),
+    memory("cluster-migration-max-bytes-per-second", 0, u64::MAX, 0).awaits("moving slots in one step"),
     word("log-format", LOG_FORMATS, "text").immutable(),
     yes("no-fork").immutable(),
     word("durability", DURABILITIES, "auto"),
@@ -431,8 +431,8 @@ pub static DIRECTIVES: &[Directive] = &[
     ruled("zone", "", TextRule::ZoneName).with(Flags::UNSET_WHEN_EMPTY).immutable(),
     int("cluster-min-in-sync", 1, 255, 2).immutable(),
     int("cluster-replicas-wanted", 0, 255, 2).immutable(),
-    int("cluster-node-timeout", 0, I64, 15000).awaits(NODES),
-    int("cluster-port", 0, PORT, 0).immutable().awaits(NODES),
+    int("cluster-node-timeout", 0, I64, 15000).needless(NO_BUS),
+    int("cluster-port", 0, PORT, 0).immutable().needless(NO_BUS),
     yes("cluster-require-full-coverage"),
     optional("cluster-announce-ip"),
     int("cluster-announce-port", 0, PORT, 0),
@@ -441,15 +441,17 @@ pub static DIRECTIVES: &[Directive] = &[
     ruled("cluster-announce-hostname", "", TextRule::Hostname).with(Flags::UNSET_WHEN_EMPTY),
     ruled("cluster-announce-human-nodename", "", TextRule::NodeName)
         .with(Flags::UNSET_WHEN_EMPTY)
-        .awaits(NODES),
+        .awaits("names of nodes in CLUSTER NODES"),
     word("cluster-preferred-endpoint-type", ENDPOINTS, "ip"),
-    int("cluster-migration-barrier", 0, I32, 1).awaits(NODES),
-    int("cluster-replica-validity-factor", 0, I32, 10).also(CLUSTER_AGES).awaits(NODES),
-    no("cluster-replica-no-failover").also(&["cluster-slave-no-failover"]).awaits(NODES),
+    int("cluster-migration-barrier", 0, I32, 1).awaits(NO_OWN_MOVES),
+    int("cluster-replica-validity-factor", 0, I32, 10).also(CLUSTER_AGES).needless("who is in sync may lead"),
+    no("cluster-replica-no-failover")
+        .also(&["cluster-slave-no-failover"])
+        .awaits("replicas that are never to lead"),
     no("cluster-allow-reads-when-down"),
     yes("cluster-allow-pubsubshard-when-down"),
-    yes("cluster-allow-replica-migration").awaits(NODES),
-    memory("cluster-link-sendbuf-limit", 0, u64::MAX, 0).awaits(NODES),
+    yes("cluster-allow-replica-migration").awaits(NO_OWN_MOVES),
+    memory("cluster-link-sendbuf-limit", 0, u64::MAX, 0).needless(NO_BUS),
     int("cluster-compatibility-sample-ratio", 0, 100, 0)
         .needless("commands are not sampled for what a cluster would refuse"),
     // Files.

@@ -166,14 +166,14 @@ impl Node {
         self.await_event(is_it)
     }
 
-    /// The first event that this takes something from; those before it are forgotten.
+    /// The first event that this takes something from; it is forgotten. What a commit changes may be told before its outcome.
     fn await_event<T>(&self, take: impl Fn(&Event) -> Option<T>) -> T {
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
             let mut notes = self.notes.lock();
             if let Some(found) = notes.events.iter().find_map(&take) {
                 let at = notes.events.iter().position(|event| take(event).is_some()).unwrap_or(0);
-                notes.events.drain(..=at);
+                notes.events.remove(at);
                 return found;
             }
             drop(notes);
