@@ -203,11 +203,11 @@ fn what_has_no_effect_is_told_once() {
     assert_eq!(
         told,
         [
-            "redis.conf:3: 'cluster-port 5' has no effect yet",
+            "redis.conf:3: 'cluster-port 5' has no effect: nodes do not talk to each other: etcd tells who is there",
             "(redis.conf:4: 'cluster-migration-barrier 1' has no effect yet",
             "redis.conf:5: 'daemonize yes' is ignored: the process never forks and stays in the foreground, \
              where a service manager can watch it",
-            "redis.conf:6: 'cluster-node-timeout 9' has no effect yet",
+            "redis.conf:6: 'cluster-node-timeout 9' has no effect: nodes do not talk to each other: etcd tells who is there",
             "redis.conf:7: 'list-max-ziplist-entries' is ignored: it is obsolete",
         ]
     );
