@@ -81,15 +81,29 @@ impl Agent {
         ranked.filter(|(_, member)| is_able(&member)).max().map(|(_, member)| member.clone())
     }
 
-    /// The server ends once somebody has its shard, or nobody can, or it took too long.
+    /// The server ends once somebody has its shard, or nobody can, or it took too long. Who is in the set, and there, but does
+    /// not follow yet is waited for: what was acknowledged since may be nowhere else.
     pub(super) fn watch_end(&mut self, out: &mut Vec<Action>) {
         let Some((ask, since_us)) = self.ending else { return };
         let is_handing = self.hand_over.is_some() || self.parked.is_some();
         if is_handing && self.now_us < since_us + END_US {
             return;
         }
+        if !is_handing && self.has_successors() && self.now_us < since_us + END_US / 2 {
+            let to = self.best_successor();
+            if let Some(to) = to {
+                self.hand_to(to, None, out).unwrap_or_default();
+            }
+            return;
+        }
         self.ending = None;
         self.end_in_order(ask, out);
+    }
+
+    fn has_successors(&self) -> bool {
+        self.led_shard().is_some_and(|(_, record, _)| {
+            record.in_sync.iter().any(|member| *member != self.me && self.records.is_live(member))
+        })
     }
 
     /// The edit that is due. Those that can be answered without one are.
