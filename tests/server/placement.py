@@ -7,7 +7,7 @@ import socket
 import tempfile
 import time
 
-from harness import PATIENCE_S, Client, Server, Skip, check, expect, wait_until
+from harness import PATIENCE_S, Client, Server, Skip, check, expect, free_port, wait_until
 from no_fork import threads
 from peers import Peer, programs
 
@@ -198,9 +198,7 @@ def placement_steered():
                 for worker, cpu in enumerate(cpus):
                     expect_steered(server, admin, worker, cpu)
                 # Sockets that are opened later are steered, too.
-                with socket.socket() as probe:
-                    probe.bind(("127.0.0.1", 0))
-                    port = probe.getsockname()[1]
+                port = free_port()
                 expect(admin.call("CONFIG", "SET", "port", port), "OK")
                 server.port = port
 

@@ -103,7 +103,12 @@ impl Harness {
             Box::new(host.clone()),
         );
         let server = Arc::new(server.expect("a valid configuration"));
-        let worker = Worker::new(0, server.stats[0].clone(), 1, clock.now());
+        Harness::on_worker(server, clock, host, 1)
+    }
+
+    /// A worker of this server, with a connection; its chance follows from `seed`.
+    fn on_worker(server: Arc<Server>, clock: Arc<ManualClock>, host: NoHost, seed: u64) -> Harness {
+        let worker = Worker::new(0, server.stats[0].clone(), seed, clock.now());
         let session = connect(&server, &clock, 0);
         Harness {
             server,
@@ -121,22 +126,7 @@ impl Harness {
 
     /// Another worker of the same server, for what happens meanwhile.
     pub fn sharing(other: &Harness) -> Harness {
-        let (server, clock) = (other.server.clone(), other.clock.clone());
-        let worker = Worker::new(0, server.stats[0].clone(), 2, clock.now());
-        let session = connect(&server, &clock, 0);
-        let host = other.host.clone();
-        Harness {
-            server,
-            worker,
-            session,
-            others: vec![None],
-            at: 0,
-            host,
-            clock,
-            deferred: 0,
-            feed: None,
-            before_job: None,
-        }
+        Harness::on_worker(other.server.clone(), other.clock.clone(), other.host.clone(), 2)
     }
 
     /// Has another connection send from now on; it is made if there is none of this number. The first is 0.
