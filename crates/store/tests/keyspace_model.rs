@@ -23,6 +23,8 @@ static TURN: Mutex<()> = Mutex::new(());
 const SLACK_BYTES: usize = 256 * 1024;
 
 const DATABASES: usize = 4;
+/// What a database costs that holds nothing: a root for each slot.
+const ONE_DATABASE_BYTES: usize = 16_384 * 8;
 const BIRTH_MS: i64 = 1_700_000_000_000;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -430,7 +432,9 @@ fn a_database_that_nobody_used_costs_nothing() {
             (1, false)
         );
         assert_eq!((pair.space.lock_all().flush(None), pair.space.len(1)), (0, 0));
-        assert!(used_bytes() <= before_bytes, "expiry built the other databases");
+        // A database is hundreds of KiB: the harness's own allocations, in other threads, are not.
+        let built_bytes = used_bytes().saturating_sub(before_bytes);
+        assert!(built_bytes < ONE_DATABASE_BYTES / 2, "expiry built the other databases: {built_bytes} bytes");
     });
 }
 
