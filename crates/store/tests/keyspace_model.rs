@@ -434,7 +434,10 @@ fn a_database_that_nobody_used_costs_nothing() {
         assert_eq!((pair.space.lock_all().flush(None), pair.space.len(1)), (0, 0));
         // A database is hundreds of KiB: the harness's own allocations, in other threads, are not.
         let built_bytes = used_bytes().saturating_sub(before_bytes);
-        assert!(built_bytes < ONE_DATABASE_BYTES / 2, "expiry built the other databases: {built_bytes} bytes");
+        assert!(
+            built_bytes < ONE_DATABASE_BYTES / 2,
+            "expiry built the other databases: {built_bytes} bytes"
+        );
     });
 }
 
