@@ -5,11 +5,14 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
+import sys
 import time
 
 from generator import Ended
-from servers import Server, die_with_parent, free_port
+from servers import REPOSITORY, Server, die_with_parent
+
+sys.path.insert(0, str(REPOSITORY / "scripts"))
+import etcd_members  # noqa: E402
 
 CLUSTER_NAME = "bench"
 MEMBERS = 3
@@ -18,34 +21,13 @@ START_TIMEOUT_S = 60
 CPUS = "0,1"
 
 
-class Etcd:
+class Etcd(etcd_members.Members):
     """Three members of etcd in directories of their own; a context manager."""
 
     def __init__(self):
         if not shutil.which("etcd"):
             raise RuntimeError("etcd is missing; run scripts/install-dependencies bench")
-        self.directory = tempfile.mkdtemp(prefix="halcyon-bench-etcd-")
-        urls = [[f"http://127.0.0.1:{free_port()}" for _ in range(MEMBERS)] for _ in range(2)]
-        members = ",".join(f"m{number}={url}" for number, url in enumerate(urls[1]))
-        self.endpoints = ",".join(urls[0])
-        self.processes = []
-        for number, (client, peer) in enumerate(zip(*urls, strict=True)):
-            command = ["etcd", "--name", f"m{number}", "--data-dir", f"{self.directory}/{number}", "--log-level", "error",
-                       "--initial-cluster", members, "--listen-client-urls", client, "--advertise-client-urls", client,
-                       "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer]
-            self.processes.append(subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                preexec_fn=die_with_parent,
-            ))
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        for process in self.processes:
-            process.kill()
-            process.wait()
-        shutil.rmtree(self.directory, ignore_errors=True)
+        super().__init__(MEMBERS, before_start=die_with_parent)
 
     def cpu_s(self):
         return sum(process_cpu_s(process.pid) for process in self.processes)

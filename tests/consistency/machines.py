@@ -1,28 +1,20 @@
 """The processes of a cluster: three members of etcd, and nodes, each on a machine of its own."""
 
-import contextlib
 import pathlib
 import signal
-import socket
 import subprocess
 import sys
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "server"))
+TESTS = pathlib.Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(TESTS / "server"), str(TESTS.parent / "scripts")]
+import etcd_members  # noqa: E402
 import harness  # noqa: E402
+from ports import free_ports  # noqa: E402
 
 ETCDS = ["etcd1", "etcd2", "etcd3"]
 CLIENTS = "clients"
 START_TIMEOUT_S = 30
-
-
-def free_ports(count):
-    """Ports that nothing listens on, each once."""
-    with contextlib.ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
 
 
 class Machine:
@@ -72,17 +64,12 @@ class Cluster:
     def __init__(self, network, directory, shards, copies, options):
         self.network, self.directory, self.shards, self.copies = network, directory, shards, copies
         ports = iter(free_ports(len(ETCDS) * 2 + shards * copies))
-        clients, peers = [{name: next(ports) for name in ETCDS} for _ in range(2)]
-        url = lambda name, port: f"http://{network.addresses[name]}:{port}"  # noqa: E731
-        members = ",".join(f"{name}={url(name, peers[name])}" for name in ETCDS)
-        self.endpoints = [url(name, clients[name]) for name in ETCDS]
+        places = {
+            name: etcd_members.Place(network.addresses[name], next(ports), next(ports), "data") for name in ETCDS
+        }
+        self.endpoints = [place.client_url() for place in places.values()]
         self.etcds = [
-            Machine(network, name, directory, [
-                "etcd", "--name", name, "--data-dir", "data", "--initial-cluster", members, "--log-level", "error",
-                "--listen-client-urls", url(name, clients[name]), "--advertise-client-urls", url(name, clients[name]),
-                "--listen-peer-urls", url(name, peers[name]), "--initial-advertise-peer-urls", url(name, peers[name]),
-            ])
-            for name in ETCDS
+            Machine(network, name, directory, command) for name, command in etcd_members.commands(places).items()
         ]
         self.nodes, self.ports = [], {}
         for name in node_names(shards, copies):

@@ -7,10 +7,14 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(REPOSITORY / "scripts"))
+from ports import free_port  # noqa: E402, F401
+
 START_TIMEOUT_S = 20
 # Anything that should happen is waited for this long: only a defect gets here.
 PATIENCE_S = 30
@@ -35,12 +39,6 @@ def binary():
         if os.access(candidate, os.X_OK):
             return str(candidate)
     raise SystemExit("tests/server: no server; build it or set HALCYON_BIN")
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def run_to_end(*arguments, cwd=None):
