@@ -160,32 +160,35 @@ fn ranges(name: &str, args: Args<'_>) -> CmdResult<SlotRanges> {
     collect(all)
 }
 
+/// Asks for a change of which slots are this node's shard's.
+fn change_own(
+    ctx: &mut Ctx<'_>,
+    read: impl FnOnce() -> CmdResult<SlotRanges>,
+    edit: fn(ShardId, SlotRanges) -> Edit,
+) -> CmdResult {
+    enabled(ctx)?;
+    let edit = edit(own_shard(ctx.server()), read()?);
+    ask(ctx, Ask::Edit(edit))
+}
+
 /// CLUSTER ADDSLOTS slot [slot ...]
 pub fn addslots(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply<'_>) -> CmdResult {
-    enabled(ctx)?;
-    let edit = Edit::AddSlots(own_shard(ctx.server()), slots(args.from(2))?);
-    ask(ctx, Ask::Edit(edit))
+    change_own(ctx, || slots(args.from(2)), Edit::AddSlots)
 }
 
 /// CLUSTER ADDSLOTSRANGE start-slot end-slot [start-slot end-slot ...]
 pub fn addslotsrange(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply<'_>) -> CmdResult {
-    enabled(ctx)?;
-    let edit = Edit::AddSlots(own_shard(ctx.server()), ranges("cluster|addslotsrange", args.from(2))?);
-    ask(ctx, Ask::Edit(edit))
+    change_own(ctx, || ranges("cluster|addslotsrange", args.from(2)), Edit::AddSlots)
 }
 
 /// CLUSTER DELSLOTS slot [slot ...]
 pub fn delslots(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply<'_>) -> CmdResult {
-    enabled(ctx)?;
-    let edit = Edit::DeleteSlots(own_shard(ctx.server()), slots(args.from(2))?);
-    ask(ctx, Ask::Edit(edit))
+    change_own(ctx, || slots(args.from(2)), Edit::DeleteSlots)
 }
 
 /// CLUSTER DELSLOTSRANGE start-slot end-slot [start-slot end-slot ...]
 pub fn delslotsrange(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply<'_>) -> CmdResult {
-    enabled(ctx)?;
-    let edit = Edit::DeleteSlots(own_shard(ctx.server()), ranges("cluster|delslotsrange", args.from(2))?);
-    ask(ctx, Ask::Edit(edit))
+    change_own(ctx, || ranges("cluster|delslotsrange", args.from(2)), Edit::DeleteSlots)
 }
 
 /// CLUSTER FLUSHSLOTS
