@@ -16,8 +16,8 @@
 //!    claim compares the offer: who gives up and follows again first removes its offer, so that no claim of unknown
 //!    outcome comes true later.
 //! 5. Each acknowledgement that a replica sends is a promise: for [`PROMISE_US`] it will neither offer nor become
-//!    primary. What a node promised before it was started again it does not know, and so it waits as long after its
-//!    start.
+//!    primary. What an earlier life of the node promised it does not know, and need not: it counts again only where the
+//!    primary's life is over too, or ([`Promise::Nothing`]) after a longer time than that.
 //! 6. A primary serves until its lease, counted from when it asked for it, can have ended, or, when etcd does not
 //!    answer, until the promises of all who are in the set have, or might be: those too that a transaction of unknown
 //!    outcome adds or removes. A lease counts only once the live record is known to be under it, and what was

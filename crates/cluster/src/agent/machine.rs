@@ -24,7 +24,6 @@ pub struct Agent {
     topology: Option<Arc<Topology>>,
     pub(super) server: Server,
     pub(super) now_us: u64,
-    pub(super) started_us: Option<u64>,
     pub(super) lease: Lease,
     pub(super) commits: Commits,
     pub(super) role: Role,
@@ -106,7 +105,6 @@ impl Agent {
             topology: None,
             server: Server::default(),
             now_us: 0,
-            started_us: None,
             lease: Lease::default(),
             commits: Commits::default(),
             role: Role::None,
@@ -130,7 +128,6 @@ impl Agent {
     /// is made, save that what is asked of etcd is answered later.
     pub fn handle(&mut self, now_us: u64, event: Event, out: &mut Vec<Action>) {
         self.now_us = now_us;
-        self.started_us.get_or_insert(now_us);
         match event {
             Event::Records(records) => self.take_all(records),
             Event::Changed { revision, changes } => self.take_changes(revision, changes),

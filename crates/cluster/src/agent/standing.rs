@@ -19,6 +19,9 @@ const OFFERS_US: u64 = 400_000;
 /// The same where all that the set names have crashed, and some may be back soon.
 const RETURNS_US: u64 = 2_000_000;
 
+const _: () =
+    assert!(RETURNS_US >= PROMISE_US + CLOCK_MARGIN_US, "what an earlier life promised is over by then");
+
 /// A failover that was asked for is tried for so long.
 const FAILOVER_US: u64 = 5_000_000;
 
@@ -139,7 +142,7 @@ impl Agent {
             return self.asking_or_withdrawing(&shard, &record, has_offer);
         }
         let right = self.right(&record)?;
-        if !self.is_there() || !self.is_free_of_promises(&record) {
+        if !self.is_there() || !self.is_free_of_promises() {
             return None;
         }
         match has_offer {
@@ -159,13 +162,13 @@ impl Agent {
         }
     }
 
-    /// The last acknowledgement is long enough ago: this life's, and what an earlier one may have sent.
-    fn is_free_of_promises(&self, record: &ShardRecord) -> bool {
+    /// The last acknowledgement of this life is long enough ago. What an earlier one may have promised counts no more:
+    /// where every life of the set is gone, so is the primary that it was promised to; and [`Right::AnyLife`] waits
+    /// longer than that.
+    fn is_free_of_promises(&self) -> bool {
         let Some(standing) = &self.standing else { return false };
         let is_over = |at_us: u64| self.now_us >= at_us + PROMISE_US + CLOCK_MARGIN_US;
-        let was_own = record.primary.node == self.me.node;
-        let is_of_this_life_only = was_own || self.started_us.is_some_and(is_over);
-        standing.has_ticked && is_of_this_life_only && self.server.promised_us.is_none_or(is_over)
+        standing.has_ticked && self.server.promised_us.is_none_or(is_over)
     }
 
     fn is_own_offer_of_now(&self, offer: &OfferRecord, written: u64, revision: u64) -> bool {
