@@ -1,9 +1,11 @@
 //! One node against records that change at once: from nothing to a primary that serves.
 
-use cluster::agent::{Action, Agent, Ask, AskId, Event, Identity, Outcome, Place};
+mod facts;
+
+use cluster::agent::{Action, Agent, Ask, AskId, Event, Identity, Outcome};
 use cluster::edits::Edit;
-use cluster::ids::{Life, NodeId, ShardId};
-use cluster::records::{Key, NodeRecord, Promise};
+use cluster::ids::{Life, Member, NodeId, ShardId};
+use cluster::records::{Key, Promise};
 use cluster::slots::SlotRanges;
 use cluster::topology::Records;
 
@@ -19,26 +21,9 @@ impl OneNode {
     fn new(etcd: Records, kept: Option<(String, u64)>) -> OneNode {
         let node = NodeId::new(&"a".repeat(40)).expect("40 digits");
         let shard = ShardId::new(&"b".repeat(40)).expect("40 digits");
-        let identity = Identity {
-            node,
-            life: Life(1),
-            kept,
-            new_cluster: "c".repeat(40),
-            place: Place::In(shard.clone()),
-            promise: Promise::Quorum,
-            min_in_sync: 1,
-            replicas_wanted: 2,
-        };
-        let facts = NodeRecord {
-            ip: "127.0.0.1".to_owned(),
-            port: 7000,
-            tls_port: 0,
-            bus_port: 17_000,
-            hostname: String::new(),
-            zone: String::new(),
-            shard,
-            version: String::new(),
-        };
+        let me = Member { node, life: Life(1) };
+        let identity = Identity { kept, ..facts::identity(me, &shard, Promise::Quorum, 1) };
+        let facts = facts::record(&shard, "");
         OneNode { agent: Agent::new(identity, facts), etcd, now_us: 1_000_000, done: Vec::new() }
     }
 
@@ -109,12 +94,12 @@ fn the_first_node_founds_the_cluster_and_owns_what_it_is_given() {
     assert_eq!(serves, Some(u64::MAX), "nobody else can become primary");
     assert!(node.done.iter().any(|action| matches!(action, Action::Renew)));
     assert!(node.etcd.written_at(&Key::Live(node.agent.member().node.clone())) > 0);
-    assert_eq!(node.agent.to_keep().map(|(cluster, _)| cluster.to_owned()), Some("c".repeat(40)));
+    assert_eq!(node.agent.to_keep().map(|(cluster, _)| cluster.to_owned()), Some(facts::CLUSTER.to_owned()));
 }
 
 #[test]
 fn another_cluster_and_an_older_one_are_refused() {
-    for kept in [("d".repeat(40), 0), ("c".repeat(40), 1_000)] {
+    for kept in [("d".repeat(40), 0), (facts::CLUSTER.to_owned(), 1_000)] {
         let mut first = OneNode::new(Records::default(), None);
         first.see(Event::Records(Records::default()));
         first.run_ms(500);

@@ -8,6 +8,7 @@
 mod checks;
 #[path = "simulation/etcd.rs"]
 mod etcd;
+mod facts;
 #[path = "simulation/faults.rs"]
 mod faults;
 #[path = "simulation/links.rs"]
@@ -16,6 +17,8 @@ mod links;
 mod node;
 #[path = "simulation/random.rs"]
 mod random;
+#[path = "simulation/together.rs"]
+mod together;
 #[path = "simulation/world.rs"]
 mod world;
 

@@ -6,13 +6,15 @@ use cluster::ids::{Member, NodeId, ShardId};
 use cluster::records::{Promise, ShardRecord};
 use cluster::topology::Records;
 
-use crate::node::{Log, Node, SLOTS_SAMPLED};
+use crate::node::{Log, Node, Role, SLOTS_SAMPLED};
 
 #[derive(Default)]
 pub struct Checks {
     /// What was acknowledged under quorum, by shard: the end of the log that it needs, and the entry there.
     acknowledged: BTreeMap<ShardId, Vec<(usize, u64)>>,
     primaries: BTreeMap<(ShardId, u64), Member>,
+    /// Epochs that began with another primary than the one before had.
+    begun: BTreeMap<(ShardId, u64), Member>,
     /// Shards that an administrator took over: what only others have is lost.
     pub taken_over: BTreeSet<ShardId>,
     /// etcd was restored: what it says is older than what was served.
@@ -51,6 +53,33 @@ impl Checks {
             {
                 return Err(format!("ONE OWNER: n{at} and n{other} both serve slot {slot}"));
             }
+        }
+        Ok(())
+    }
+
+    /// An epoch begins where its primary's log ends: what an earlier one has beyond that is void.
+    pub fn began(&self, node: &Node, records: &Records) -> Result<(), String> {
+        let (Some(shard), Some(epoch)) = (&node.led, node.led_epoch()) else { return Ok(()) };
+        let Some((record, _)) = records.shards.get(shard) else { return Ok(()) };
+        // An administrator may have raised it since.
+        let is_own = self.begun.get(&(shard.clone(), epoch)) == Some(&node.member());
+        let end = node.log.entries.len() as u64;
+        if is_own && record.epoch == epoch && record.began_at != end {
+            return Err(format!("BEGAN AT: {record:?} begins where its primary's log ends, at {end}"));
+        }
+        Ok(())
+    }
+
+    /// What a replica acknowledges is what its primary has.
+    pub fn same_log(&self, replica: &Node, primary: &Node) -> Result<(), String> {
+        let Role::Follow { primary: followed, epoch } = &replica.role else { return Ok(()) };
+        let end = replica.log.entries.len();
+        let leads = primary.is_up && primary.member() == *followed && primary.led_epoch() == Some(*epoch);
+        if leads && end > 0 && primary.log.entries.get(end - 1) != replica.log.entries.last() {
+            return Err(format!(
+                "SAME LOG: {:?} acknowledges {end} to {followed:?}, which is not the same",
+                replica.id
+            ));
         }
         Ok(())
     }
@@ -109,6 +138,7 @@ impl Checks {
         // A shard that went with its last node is another one when it comes back under its name.
         self.acknowledged.retain(|shard, _| after.shards.contains_key(shard));
         self.primaries.retain(|(shard, _), _| after.shards.contains_key(shard));
+        self.begun.retain(|(shard, _), _| after.shards.contains_key(shard));
         for (shard, (record, written)) in &after.shards {
             if *written != after.revision {
                 continue;
@@ -121,11 +151,15 @@ impl Checks {
             if !record.in_sync.contains(&record.primary) {
                 return Err(format!("PRIMARY IN SYNC: {shard}'s is not in {record:?}"));
             }
-            let Some((old, _)) = before.shards.get(shard) else { continue };
+            let Some((old, _)) = before.shards.get(shard) else {
+                self.begun.insert((shard.clone(), record.epoch), record.primary.clone());
+                continue;
+            };
             if record.epoch < old.epoch || (record.primary != old.primary && record.epoch == old.epoch) {
                 return Err(format!("EPOCHS RISE: from {old:?} to {record:?}"));
             }
             if record.primary != old.primary {
+                self.begun.insert((shard.clone(), record.epoch), record.primary.clone());
                 self.promotions += 1;
                 self.promoted(before, shard, old, record, who, nodes)?;
             }

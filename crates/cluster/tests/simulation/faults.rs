@@ -8,22 +8,35 @@ use cluster::slots::SlotRanges;
 use crate::node::{Node, Role, SLOTS_SAMPLED, shard_id};
 use crate::world::{Happening, World};
 
+/// A node, as it is found when something happens to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// By its number.
+    Node(usize),
+    /// Who leads this shard.
+    Primary(usize),
+    /// The shard's first, second node that does not lead it.
+    Replica(usize, usize),
+}
+
 #[derive(Clone, Debug)]
 pub enum Fault {
-    Crash(usize),
+    Crash(Who),
     CrashAll(usize),
-    Pause(usize),
-    CutFromEtcd(usize),
+    Pause(Who),
+    CutFromEtcd(Who),
     /// Answers of etcd do not arrive, but what is asked does.
-    Lose(usize),
-    Cut(usize, usize, bool),
+    Lose(Who),
+    /// What is asked of etcd arrives much later, when nobody waits for it any more.
+    Delay(Who),
+    Cut(Who, Who, bool),
     /// From all other nodes, not from etcd.
-    Alone(usize),
+    Alone(Who),
     EtcdDown,
-    SlowWatch(usize),
+    SlowWatch(Who),
     FailOver(usize, FailoverKind),
     HandTo(usize, usize),
-    End(usize),
+    End(Who),
     MoveSlot(u16, usize),
     DeleteSlot(u16),
     AddSlot(u16, usize),
@@ -40,8 +53,22 @@ impl World {
         let count = self.random.between(1, 9);
         for _ in 0..count {
             let at_us = from_us + self.random.below(for_us);
-            let fault = self.draw();
-            self.after(at_us - self.now_us, Happening::Fault(fault));
+            let (fault, lasts_us) = (self.draw(), self.lasting_us());
+            self.after(at_us - self.now_us, Happening::Fault(fault, lasts_us));
+        }
+        if self.random.one_in(4) {
+            let at_us = from_us + self.random.below(for_us / 2);
+            for (delay_us, fault, lasts_us) in self.draw_together() {
+                self.after(at_us + delay_us - self.now_us, Happening::Fault(fault, lasts_us));
+            }
+        }
+    }
+
+    fn lasting_us(&mut self) -> u64 {
+        if self.random.one_in(3) {
+            self.random.between(50_000, 1_200_000)
+        } else {
+            self.random.between(1_000_000, 5_000_000)
         }
     }
 
@@ -51,15 +78,14 @@ impl World {
     }
 
     /// A primary, more often than not.
-    fn target(&mut self) -> usize {
+    fn target(&mut self) -> Who {
         if self.random.one_in(3) {
-            return self.any_node();
+            return Who::Node(self.any_node());
         }
-        let shard = self.any_shard();
-        usize::MAX - shard
+        Who::Primary(self.any_shard())
     }
 
-    fn any_shard(&mut self) -> usize {
+    pub fn any_shard(&mut self) -> usize {
         let shards = self.shards as u64;
         self.random.below(shards) as usize
     }
@@ -75,7 +101,9 @@ impl World {
             5..=7 => Fault::Pause(self.target()),
             8..=10 => Fault::CutFromEtcd(self.target()),
             11 => Fault::Lose(self.target()),
-            12 | 13 => Fault::Cut(self.any_node(), self.any_node(), self.random.one_in(2)),
+            12 | 13 => {
+                Fault::Cut(Who::Node(self.any_node()), Who::Node(self.any_node()), self.random.one_in(2))
+            }
             14 => Fault::Alone(self.target()),
             15 => Fault::EtcdDown,
             16 | 17 => Fault::SlowWatch(self.target()),
@@ -102,12 +130,18 @@ impl World {
         }
     }
 
-    /// The node that is meant: by its number, or who leads this shard by now.
-    fn meant(&self, target: usize) -> usize {
-        if target < self.nodes.len() {
-            return target;
+    /// The node that is meant, as things are now.
+    fn meant(&self, who: Who) -> usize {
+        match who {
+            Who::Node(at) => at,
+            Who::Primary(shard) => self.primary_of(&shard_id(shard)).unwrap_or(0),
+            Who::Replica(shard, nth) => {
+                let shard = shard_id(shard);
+                let primary = self.primary_of(&shard);
+                let nodes = self.etcd.records.nodes_of(&shard).filter_map(|node| self.place_of(node));
+                nodes.filter(|at| Some(*at) != primary).nth(nth).or(primary).unwrap_or(0)
+            }
         }
-        self.primary_of(&shard_id(usize::MAX - target)).unwrap_or(0)
     }
 
     fn ask(&mut self, at: usize, ask: Ask) {
@@ -127,16 +161,11 @@ impl World {
         }
     }
 
-    pub fn break_something(&mut self, fault: Fault) {
+    pub fn break_something(&mut self, fault: Fault, lasts_us: u64) {
         if self.is_over {
             return;
         }
-        self.log(|| format!("FAULT {fault:?}"));
-        let lasts_us = if self.random.one_in(3) {
-            self.random.between(50_000, 1_200_000)
-        } else {
-            self.random.between(1_000_000, 5_000_000)
-        };
+        self.log(|| format!("FAULT {fault:?} for {lasts_us} us"));
         match fault {
             Fault::Crash(target) => {
                 let at = self.meant(target);
@@ -152,24 +181,31 @@ impl World {
                 let (at, etcd) = (self.meant(target), self.etcd_place());
                 self.cut(at, etcd, true);
                 self.cut(etcd, at, true);
-                self.after(lasts_us, Happening::Mend(Fault::CutFromEtcd(at)));
+                self.after(lasts_us, Happening::Mend(Fault::CutFromEtcd(Who::Node(at))));
             }
             Fault::Lose(target) => {
                 let at = self.meant(target);
                 self.losing[at] = true;
-                self.after(lasts_us, Happening::Mend(Fault::Lose(at)));
+                self.after(lasts_us, Happening::Mend(Fault::Lose(Who::Node(at))));
+            }
+            Fault::Delay(target) => {
+                let at = self.meant(target);
+                self.nodes[at].delays_commits = true;
+                self.after(lasts_us, Happening::Mend(Fault::Delay(Who::Node(at))));
             }
             Fault::Cut(one, other, is_both) => {
+                let (one, other) = (self.meant(one), self.meant(other));
                 self.cut(one, other, true);
                 if is_both {
                     self.cut(other, one, true);
                 }
-                self.after(lasts_us, Happening::Mend(fault));
+                let cut = Fault::Cut(Who::Node(one), Who::Node(other), is_both);
+                self.after(lasts_us, Happening::Mend(cut));
             }
             Fault::Alone(target) => {
                 let at = self.meant(target);
                 self.cut_all(at, true);
-                self.after(lasts_us, Happening::Mend(Fault::Alone(at)));
+                self.after(lasts_us, Happening::Mend(Fault::Alone(Who::Node(at))));
             }
             Fault::EtcdDown => {
                 self.etcd.is_down = true;
@@ -178,7 +214,7 @@ impl World {
             Fault::SlowWatch(target) => {
                 let at = self.meant(target);
                 self.nodes[at].watch_delay_us = lasts_us / 2;
-                self.after(lasts_us, Happening::Mend(Fault::SlowWatch(at)));
+                self.after(lasts_us, Happening::Mend(Fault::SlowWatch(Who::Node(at))));
             }
             _ => self.administrate(fault, lasts_us),
         }
@@ -217,7 +253,7 @@ impl World {
             Fault::End(target) => {
                 let at = self.meant(target);
                 self.ask(at, Ask::End);
-                self.after(4_500_000, Happening::Mend(Fault::Crash(at)));
+                self.after(4_500_000, Happening::Mend(Fault::Crash(Who::Node(at))));
                 self.after(4_600_000 + lasts_us / 4, Happening::Start(at));
             }
             Fault::MoveSlot(slot, to) => {
@@ -285,25 +321,36 @@ impl World {
         }
         self.log(|| format!("MEND {fault:?}"));
         match fault {
-            Fault::Crash(at) => self.crash(at),
-            Fault::CutFromEtcd(at) => {
-                let etcd = self.etcd_place();
+            Fault::Crash(who) => self.crash(self.meant(who)),
+            Fault::CutFromEtcd(who) => {
+                let (at, etcd) = (self.meant(who), self.etcd_place());
                 self.cut(at, etcd, false);
                 self.cut(etcd, at, false);
             }
-            Fault::Lose(at) => self.losing[at] = false,
+            Fault::Lose(who) => {
+                let at = self.meant(who);
+                self.losing[at] = false;
+            }
+            Fault::Delay(who) => {
+                let at = self.meant(who);
+                self.nodes[at].delays_commits = false;
+            }
             Fault::Cut(one, other, is_both) => {
+                let (one, other) = (self.meant(one), self.meant(other));
                 self.cut(one, other, false);
                 if is_both {
                     self.cut(other, one, false);
                 }
             }
-            Fault::Alone(at) => self.cut_all(at, false),
+            Fault::Alone(who) => self.cut_all(self.meant(who), false),
             Fault::EtcdDown => {
                 let now_us = self.now_us;
                 self.etcd.recover(now_us, &mut self.random);
             }
-            Fault::SlowWatch(at) => self.nodes[at].watch_delay_us = 1_000,
+            Fault::SlowWatch(who) => {
+                let at = self.meant(who);
+                self.nodes[at].watch_delay_us = 1_000;
+            }
             _ => {}
         }
     }
@@ -318,6 +365,7 @@ impl World {
         self.etcd.recover(now_us, &mut self.random);
         for at in 0..self.nodes.len() {
             self.nodes[at].watch_delay_us = 1_000;
+            self.nodes[at].delays_commits = false;
             self.nodes[at].paused_until_us = self.nodes[at].paused_until_us.min(now_us);
             if self.nodes[at].is_refused {
                 self.crash(at);

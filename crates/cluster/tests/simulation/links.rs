@@ -45,8 +45,9 @@ impl World {
         (node.link, node.is_linked) = (link, false);
         let Role::Follow { primary, epoch } = &node.role else { return };
         let (from, epoch, primary) = (node.member(), *epoch, primary.node.clone());
+        let (stream, end) = (node.log.stream(), node.log.entries.len());
         if let Some(to) = self.place_of(&primary) {
-            self.send(at, to, Message::Hello { from, epoch, link });
+            self.send(at, to, Message::Hello { from, epoch, link, stream, end });
         }
     }
 
@@ -74,7 +75,20 @@ impl World {
 
     pub fn receive(&mut self, from: usize, at: usize, message: Message) {
         match message {
-            Message::Hello { from: member, epoch, link } => self.greet(at, member, epoch, link),
+            Message::Hello { from: member, epoch, link, stream, end } => {
+                let to = self.nodes[at].log.agrees_to(stream, end);
+                self.greet(at, member, epoch, link, to);
+            }
+            Message::Partial { link, to, streams, stamp_us } => {
+                let node = &mut self.nodes[at];
+                if !matches!(node.role, Role::Follow { .. }) || node.link != link || node.is_linked {
+                    return;
+                }
+                node.log.cut_to(to);
+                node.log.streams = streams;
+                node.is_linked = true;
+                self.acknowledge(at, from, link, stamp_us, false);
+            }
             Message::Sync { link, log, stamp_us } => {
                 let node = &mut self.nodes[at];
                 if !matches!(node.role, Role::Follow { .. }) || node.link != link || node.is_linked {
@@ -116,10 +130,14 @@ impl World {
         node.promised_us = Some(clock_us);
         node.heard_primary_us = self.now_us;
         let offset = node.log.entries.len();
+        if let Err(why) = self.checks.same_log(&self.nodes[at], &self.nodes[to]) {
+            self.fail(&why);
+        }
         self.send(at, to, Message::Ack { link, offset, stamp_us, holds_all });
     }
 
-    fn greet(&mut self, at: usize, member: Member, epoch: u64, link: u64) {
+    /// Tells a replica what it lacks: what follows on this offset, or all.
+    fn greet(&mut self, at: usize, member: Member, epoch: u64, link: u64, agreed_to: Option<usize>) {
         let clock_us = self.nodes[at].clock_us(self.now_us);
         let node = &mut self.nodes[at];
         if !matches!(&node.role, Role::Lead { epoch: own, .. } if *own == epoch) {
@@ -128,7 +146,11 @@ impl World {
         let to = member.node.clone();
         node.replicas.retain(|replica| replica.member.node != to);
         node.replicas.push(Replica { member, link, acked_to: 0, heard_us: 0, caught_up_us: 0 });
-        let message = Message::Sync { link, log: Rc::new(node.log.clone()), stamp_us: clock_us };
+        let stamp_us = clock_us;
+        let message = match agreed_to {
+            Some(to) => Message::Partial { link, to, streams: node.log.streams.clone(), stamp_us },
+            None => Message::Sync { link, log: Rc::new(node.log.clone()), stamp_us },
+        };
         if let Some(to) = self.place_of(&to) {
             self.send(at, to, message);
         }
@@ -155,10 +177,13 @@ impl World {
         self.feed(at);
     }
 
-    /// Replies leave when all awaited replicas have what they tell of.
+    /// Replies leave when all awaited replicas have what they tell of, while this node may serve: past that, whoever
+    /// leads by now may be without it.
     pub fn release_replies(&mut self, at: usize) {
-        let acked_to = self.nodes[at].acknowledged_to();
-        if acked_to <= self.nodes[at].released_to {
+        let node = &self.nodes[at];
+        let (acked_to, may_serve) =
+            (node.acknowledged_to(), node.clock_us(self.now_us) < node.serve_until_us);
+        if acked_to <= node.released_to || !may_serve {
             return;
         }
         self.nodes[at].released_to = acked_to;

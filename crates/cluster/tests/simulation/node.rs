@@ -3,10 +3,12 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use cluster::agent::{Action, Agent, Event, Follower, Identity, Place, TxnId};
+use cluster::agent::{Action, Agent, Event, Follower, Identity, TxnId};
 use cluster::ids::{Life, Member, NodeId, ShardId};
-use cluster::records::{NodeRecord, Promise};
+use cluster::records::Promise;
 use cluster::topology::Topology;
+
+use crate::facts;
 
 pub const SLOTS_SAMPLED: [u16; 8] = [0, 2048, 4096, 6144, 8192, 10_240, 12_288, 14_336];
 
@@ -18,41 +20,96 @@ pub enum Role {
     Follow { primary: Member, epoch: u64 },
 }
 
+/// Where an epoch began in a log, and by which process: two shards may have epochs of one number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stream {
+    pub epoch: u64,
+    pub start: usize,
+    pub node: usize,
+    pub life: u64,
+}
+
+impl Stream {
+    fn is_same(&self, other: &Stream) -> bool {
+        (self.epoch, self.node, self.life) == (other.epoch, other.node, other.life)
+    }
+}
+
 /// A log: who wrote what, by its number; and where each epoch began.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
     pub entries: Vec<u64>,
-    pub epochs: Vec<(u64, usize)>,
+    pub streams: Vec<Stream>,
 }
 
 impl Log {
-    pub fn epoch(&self) -> u64 {
-        self.epochs
-            .iter()
-            .rev()
-            .find(|(_, start)| *start <= self.entries.len())
-            .map_or(0, |(epoch, _)| *epoch)
+    /// What it is the newest of.
+    pub fn stream(&self) -> Option<Stream> {
+        self.streams.iter().rev().find(|stream| stream.start <= self.entries.len()).copied()
     }
 
-    pub fn begin_epoch(&mut self, epoch: u64) {
-        let end = self.entries.len();
-        self.epochs.retain(|(known, start)| *known < epoch && *start <= end);
-        self.epochs.push((epoch, end));
+    pub fn epoch(&self) -> u64 {
+        self.stream().map_or(0, |stream| stream.epoch)
+    }
+
+    pub fn begin_epoch(&mut self, epoch: u64, node: usize, life: u64) {
+        let start = self.entries.len();
+        self.streams.retain(|known| known.epoch < epoch && known.start <= start);
+        self.streams.push(Stream { epoch, start, node, life });
     }
 
     pub fn cut_to(&mut self, end: usize) {
         self.entries.truncate(end);
-        self.epochs.retain(|(_, start)| *start <= end);
+        self.streams.retain(|stream| stream.start <= end);
+    }
+
+    /// Up to where a log that is of this stream and ends there is this one: what it has beyond that is void. None: unknown,
+    /// only the stream that goes on in this one's is remembered.
+    pub fn agrees_to(&self, stream: Option<Stream>, end: usize) -> Option<usize> {
+        let stream = stream?;
+        let (last, former) = (self.streams.last()?, self.streams.iter().nth_back(1));
+        if last.is_same(&stream) {
+            return (end <= self.entries.len()).then_some(end);
+        }
+        former.filter(|former| former.is_same(&stream)).map(|_| end.min(last.start))
     }
 }
 
 /// What is sent between primaries and replicas.
 #[derive(Clone)]
 pub enum Message {
-    Hello { from: Member, epoch: u64, link: u64 },
-    Sync { link: u64, log: Rc<Log>, stamp_us: u64 },
-    Append { link: u64, start: usize, entries: Vec<u64>, stamp_us: u64, holds_all: bool },
-    Ack { link: u64, offset: usize, stamp_us: u64, holds_all: bool },
+    Hello {
+        from: Member,
+        epoch: u64,
+        link: u64,
+        stream: Option<Stream>,
+        end: usize,
+    },
+    Sync {
+        link: u64,
+        log: Rc<Log>,
+        stamp_us: u64,
+    },
+    /// The replica's log is the primary's up to here.
+    Partial {
+        link: u64,
+        to: usize,
+        streams: Vec<Stream>,
+        stamp_us: u64,
+    },
+    Append {
+        link: u64,
+        start: usize,
+        entries: Vec<u64>,
+        stamp_us: u64,
+        holds_all: bool,
+    },
+    Ack {
+        link: u64,
+        offset: usize,
+        stamp_us: u64,
+        holds_all: bool,
+    },
 }
 
 /// What is asked of etcd.
@@ -86,12 +143,12 @@ pub struct Replica {
 }
 
 pub struct Node {
+    pub number: usize,
     pub id: NodeId,
     pub home: ShardId,
     pub zone: String,
     pub life: u64,
     pub is_up: bool,
-    pub is_gone: bool,
     pub paused_until_us: u64,
     pub agent: Option<Agent>,
     /// Its clock: parts in a million that it is faster, and by how much it is ahead.
@@ -104,6 +161,7 @@ pub struct Node {
     pub is_watching: bool,
     pub is_watch_due: bool,
     pub watch_delay_us: u64,
+    pub delays_commits: bool,
     pub kept: Option<(String, u64)>,
     // The server.
     pub log: Log,
@@ -130,12 +188,12 @@ pub struct Node {
 impl Node {
     pub fn new(number: usize, home: ShardId, promise: Promise) -> Node {
         Node {
+            number,
             id: node_id(number),
             home,
             zone: format!("z{}", number % 3),
             life: 0,
             is_up: false,
-            is_gone: false,
             paused_until_us: 0,
             agent: None,
             drift_ppm: 0,
@@ -146,6 +204,7 @@ impl Node {
             is_watching: false,
             is_watch_due: false,
             watch_delay_us: 1_000,
+            delays_commits: false,
             kept: None,
             log: Log::default(),
             role: Role::Stand,
@@ -180,26 +239,10 @@ impl Node {
     /// A new process: all that was in memory is gone.
     pub fn start(&mut self, min_in_sync: usize) {
         self.life += 1;
-        let identity = Identity {
-            node: self.id.clone(),
-            life: Life(self.life),
-            kept: self.kept.clone(),
-            new_cluster: "c".repeat(40),
-            place: Place::In(self.home.clone()),
-            promise: self.promise,
-            min_in_sync,
-            replicas_wanted: 2,
-        };
-        let facts = NodeRecord {
-            ip: "127.0.0.1".to_owned(),
-            port: 7000,
-            tls_port: 0,
-            bus_port: 17_000,
-            hostname: String::new(),
-            zone: self.zone.clone(),
-            shard: self.home.clone(),
-            version: String::new(),
-        };
+        let kept = self.kept.clone();
+        let identity =
+            Identity { kept, ..facts::identity(self.member(), &self.home, self.promise, min_in_sync) };
+        let facts = facts::record(&self.home, &self.zone);
         self.agent = Some(Agent::new(identity, facts));
         self.is_up = true;
         self.paused_until_us = 0;
@@ -270,6 +313,14 @@ impl Node {
         awaited.iter().map(acked_to).min().unwrap_or(self.log.entries.len())
     }
 
+    /// The epoch that it leads.
+    pub fn led_epoch(&self) -> Option<u64> {
+        match &self.role {
+            Role::Lead { epoch, .. } => Some(*epoch),
+            _ => None,
+        }
+    }
+
     /// Takes a role, as an action says.
     pub fn take_role(&mut self, action: &Action) {
         self.led = None;
@@ -280,7 +331,7 @@ impl Node {
                 self.led = own.map(|own| own.shard.clone());
                 let is_same_epoch = matches!(&self.role, Role::Lead { epoch: known, .. } if known == epoch);
                 if !is_same_epoch {
-                    self.log.begin_epoch(*epoch);
+                    self.log.begin_epoch(*epoch, self.number, self.life);
                     self.replicas.clear();
                     self.released_to = 0;
                 }

@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use cluster::agent::{Action, Ask, AskId, Event, Outcome, TxnId};
 use cluster::ids::{Life, Member, ShardId};
-use cluster::records::{ClusterRecord, Key, LiveRecord, NodeRecord, Promise, Record, ShardRecord};
+use cluster::records::{ClusterRecord, Key, LiveRecord, Promise, Record, ShardRecord};
 use cluster::slots::SlotMap;
 use cluster::topology::Records;
 
 use crate::checks::Checks;
 use crate::etcd::Etcd;
+use crate::facts;
 use crate::faults::Fault;
 use crate::node::{Message, Node, Request, shard_id};
 use crate::random::Random;
@@ -32,7 +33,7 @@ pub enum Happening {
     Hello(usize, u64),
     Write(usize),
     Leases,
-    Fault(Fault),
+    Fault(Fault, u64),
     Mend(Fault),
     Start(usize),
     Ask(usize, u64, Ask),
@@ -120,19 +121,12 @@ impl World {
     }
 
     fn write_founded(&mut self, promise: Promise) {
-        let mut writes =
-            vec![(Key::Cluster, Some(Record::Cluster(ClusterRecord { id: "c".repeat(40), format: 1 })))];
+        let mut writes = vec![(
+            Key::Cluster,
+            Some(Record::Cluster(ClusterRecord { id: facts::CLUSTER.to_owned(), format: 1 })),
+        )];
         for node in &self.nodes {
-            let record = NodeRecord {
-                ip: "127.0.0.1".to_owned(),
-                port: 7000,
-                tls_port: 0,
-                bus_port: 17_000,
-                hostname: String::new(),
-                zone: node.zone.clone(),
-                shard: node.home.clone(),
-                version: String::new(),
-            };
+            let record = facts::record(&node.home, &node.zone);
             writes.push((Key::Node(node.id.clone()), Some(Record::Node(record))));
         }
         let mut map = SlotMap::default();
@@ -207,7 +201,7 @@ impl World {
                 }
                 self.after(TICK_US, Happening::Leases);
             }
-            Happening::Fault(fault) => self.break_something(fault),
+            Happening::Fault(fault, lasts_us) => self.break_something(fault, lasts_us),
             Happening::Mend(fault) => self.mend(fault),
             Happening::Start(node) => self.start(node),
         }
@@ -270,6 +264,13 @@ impl World {
         }
     }
 
+    fn check_began(&mut self, at: usize) {
+        let Some(records) = self.nodes[at].agent.as_ref().map(|agent| agent.records()) else { return };
+        if let Err(why) = self.checks.began(&self.nodes[at], records) {
+            self.fail(&why);
+        }
+    }
+
     pub fn fail(&mut self, why: &str) {
         if let Some(trace) = &self.trace {
             trace.iter().for_each(|line| println!("{line}"));
@@ -278,7 +279,7 @@ impl World {
     }
 
     fn start(&mut self, at: usize) {
-        if self.nodes[at].is_up || self.nodes[at].is_gone {
+        if self.nodes[at].is_up {
             return;
         }
         let min_in_sync = self.min_in_sync;
@@ -358,13 +359,20 @@ impl World {
                 self.ask_etcd(at, Request::Commit { txn, lease, compares, writes });
             }
             Action::Lead { .. } | Action::Follow { .. } | Action::Stand => {
+                let led = self.nodes[at].led_epoch();
                 self.nodes[at].take_role(&action);
+                if self.nodes[at].led_epoch() != led {
+                    self.check_began(at);
+                }
                 if matches!(action, Action::Follow { .. }) {
                     self.hello_now(at);
                 }
                 self.release_replies(at);
             }
-            Action::ServeUntil(until_us) => self.nodes[at].serve_until_us = until_us,
+            Action::ServeUntil(until_us) => {
+                self.nodes[at].serve_until_us = until_us;
+                self.release_replies(at);
+            }
             Action::Hold(member) => {
                 self.nodes[at].held = Some(member);
                 self.nodes[at].held_since_us = clock_us;
@@ -404,7 +412,11 @@ impl World {
     }
 
     fn ask_etcd(&mut self, at: usize, request: Request) {
-        let delay_us = self.delay_us();
+        let mut delay_us = self.delay_us();
+        if matches!(request, Request::Commit { .. }) && self.nodes[at].delays_commits && self.random.one_in(2)
+        {
+            delay_us = self.random.between(100_000, 4_000_000);
+        }
         let life = self.nodes[at].life;
         self.after(delay_us, Happening::ToEtcd(at, life, request));
     }
