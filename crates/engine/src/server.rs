@@ -216,6 +216,15 @@ pub trait Host: Send + Sync {
     fn reload_files(&self, _: &mut Replayer<'_, '_>) -> Result<(), String> {
         Err("there are no append-only files".to_owned())
     }
+    /// True if the append-only files can be cut off at this offset.
+    fn can_cut_files(&self, _: &Server, _offset: u64) -> bool {
+        false
+    }
+    /// Cuts off the append-only files, which nobody writes, at this offset, loads them into an empty server, has the log begin there,
+    /// and writes on. The database that is selected at their end; the error says what failed, and why.
+    fn load_cut_files(&self, _: &Server, _offset: u64) -> Result<usize, String> {
+        Err("there are no append-only files".to_owned())
+    }
     /// Says where threads run, and why: `add` takes a field's name and value.
     fn tell_placement(&self, _add: &mut dyn FnMut(&str, &dyn Display)) {}
     /// Asks the cluster to change something. `answer` is called once, from any thread, when it is done or cannot be: an error is

@@ -176,6 +176,8 @@ pub fn begin(server: &Server, prepared: &Prepared) {
     server.cluster.install(Arc::new(topology));
     server.cluster.refuse(NOT_YET.to_owned());
     server.cluster.serve_until(0);
+    // What is loaded is of a stream of which this node learns only then who leads it.
+    server.cluster_stand();
 }
 
 /// The thread: once the data is loaded, since what a node can offer is what it has. `new_id` is drawn for a cluster that has no

@@ -23,6 +23,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use crate::cluster::{self, Door};
 use crate::listeners::Listeners;
 use crate::persistence::journal_thread::Journal;
+use crate::persistence::recover::Loaded;
 use crate::placement::{Role, Threads, role_of};
 use crate::replication::link::LinkControl;
 use crate::shared::{Background, LaneTask, Mailbox, ProcessHost, Shared};
@@ -373,9 +374,12 @@ fn start_loading(shared: &Arc<Shared>, journal: &Arc<Journal>, crew: &Crew) -> R
 /// Loads the append-only files, and has them gone on with.
 fn load_appended(server: &Server, journal: &Journal) -> Result<(), String> {
     let names = persistence::names(&server.config)?;
-    let recovered = persistence::recover::recover(server, &persistence::disk::disk(), &names)?;
-    if let Some(StreamEnd { id, offset, db }) = recovered.stream() {
-        server.resume_at(id, *offset, *db as usize);
+    let Loaded { recovered, db } = persistence::recover::recover(server, &persistence::disk::disk(), &names)?;
+    match (recovered.stream(), recovered.summary.end_offset.filter(|_| recovered.summary.is_exact)) {
+        (Some(StreamEnd { id, offset, db }), _) => server.resume_at(id, *offset, *db as usize),
+        // Without an end in order they end with some record all the same.
+        (None, Some(end)) => server.resume_replayed(end, db),
+        (None, None) => {}
     }
     journal.adopt(recovered)?;
     server.want_files(true);

@@ -308,6 +308,16 @@ impl Host for ProcessHost {
         persistence::recover::reload(&self.journal, replayer)
     }
 
+    fn can_cut_files(&self, server: &Server, offset: u64) -> bool {
+        persistence::recover::can_cut(server, offset)
+    }
+
+    fn load_cut_files(&self, server: &Server, offset: u64) -> Result<usize, String> {
+        let persistence::recover::Loaded { recovered, db } = persistence::recover::load_cut(server, offset)?;
+        self.journal.adopt(recovered)?;
+        Ok(db)
+    }
+
     fn follow(&self, term: u64) {
         self.link.wake(term);
     }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use crate::aof::{AofError, AofReader, Damage, Flaw, Record, put_cut};
 use crate::error::JournalError;
 use crate::files::{Covered, Directory};
-use crate::manifest::{Entry, StreamEnd};
+use crate::manifest::{Entry, Kind, StreamEnd};
 use crate::storage::{StoredFile, append_all};
 
 /// What comes next.
@@ -95,6 +95,8 @@ pub struct Recovery {
     covered: Vec<Covered>,
     last: Option<LastFile>,
     bytes_done: u64,
+    /// The files are to end at this offset.
+    ends_at: Option<u64>,
 }
 
 struct Current {
@@ -174,7 +176,20 @@ impl Recovery {
             covered: Vec::new(),
             last: None,
             bytes_done: 0,
+            ends_at: None,
         })
+    }
+
+    /// Has the files end at this offset, which is a record's end: what follows is read no more, and cut off. Before the
+    /// first file is read. False, and nothing is cut, if the offset does not lie in the last file that was begun.
+    pub fn end_at(&mut self, offset: u64) -> bool {
+        let last = self.entries.iter().rfind(|(entry, _)| !entry.is_made_ahead());
+        let is_there = last.is_some_and(|(entry, _)| {
+            let is_open = entry.kind == Kind::Incr && entry.end_offset.is_none() && entry.is_exact();
+            is_open && entry.start_offset.is_some_and(|start| start <= offset)
+        });
+        self.ends_at = Some(offset).filter(|_| is_there);
+        is_there
     }
 
     /// The directory that is read.
@@ -202,6 +217,14 @@ impl Recovery {
     fn has_more(&mut self) -> Result<bool, JournalError> {
         let current = self.current.as_mut().expect("a file was begun");
         let reader = current.reader.as_mut().expect("the caller told where the RDB part ended");
+        let at = current.covered.as_ref().map(|covered| covered.start + reader.stream_bytes());
+        if at.is_some() && at == self.ends_at {
+            current.bytes = reader.position();
+            // Those that were made ahead.
+            self.entries[self.begun..].iter_mut().for_each(|(_, bytes)| *bytes = 0);
+            self.end_file(None)?;
+            return Ok(false);
+        }
         let has_more = reader.next().map(|record| record.is_some());
         let damage = match has_more {
             Ok(true) if follows_hole(current.covered.as_ref(), current.is_made_ahead, reader) => {

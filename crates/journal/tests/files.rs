@@ -1,5 +1,7 @@
 //! The files as they stand on the disk: what is made, what is loaded, what is refused and in which words.
 
+mod cutting;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -89,8 +91,14 @@ impl Bench {
 
     /// Reads everything: words of the records, with `|` where a file begins.
     fn read(&self, load_truncated: bool) -> Result<(String, Recovered), JournalError> {
-        let directory = Directory::open(&self.storage, &self.names)?.expect("there are files");
-        let mut recovery = Recovery::new(directory, load_truncated)?;
+        self.read_with(Recovery::new(self.directory()?, load_truncated)?)
+    }
+
+    fn directory(&self) -> Result<Directory, JournalError> {
+        Ok(Directory::open(&self.storage, &self.names)?.expect("there are files"))
+    }
+
+    fn read_with(&self, mut recovery: Recovery) -> Result<(String, Recovered), JournalError> {
         let (mut told, mut rdb_bytes) = (String::new(), None);
         while let Some(item) = recovery.next()? {
             match item {

@@ -43,12 +43,14 @@ const RECORD_UNITS: u32 = 5;
 const REPORT_RECORDS: u64 = 4096;
 
 /// Loads the files, and makes them if there are none. The error is one line: what is wrong, where, and what to do.
-pub fn recover(server: &Server, storage: &Arc<dyn Storage>, names: &Names) -> Result<Recovered, String> {
+pub fn recover(server: &Server, storage: &Arc<dyn Storage>, names: &Names) -> Result<Loaded, String> {
     // Of a rewrite that was under way when the server before this one ended.
     let _ = storage.remove(&names.temporary_base());
     let found = Directory::open(storage, names).map_err(|error| error.to_string())?;
     let Some(directory) = found else { return create(server, storage, names) };
-    let recovered = load(server, directory, server.config.bool("aof-load-truncated"))?;
+    let recovery = Recovery::new(directory, server.config.bool("aof-load-truncated"));
+    let loaded = load(server, recovery.map_err(|error| error.to_string())?)?;
+    let recovered = &loaded.recovered;
     if let Some(truncated) = &recovered.summary.truncated {
         tracing::warn!(
             "The append-only file {} was not whole at its end: {}. Its last {} bytes were cut off (aof-load-truncated)",
@@ -60,11 +62,50 @@ pub fn recover(server: &Server, storage: &Arc<dyn Storage>, names: &Names) -> Re
     if let Some(offset) = recovered.summary.end_offset {
         server.log.restart_at(offset);
     }
-    Ok(recovered)
+    Ok(loaded)
+}
+
+/// Files that were loaded.
+pub struct Loaded {
+    /// To be gone on with.
+    pub recovered: Recovered,
+    /// The database that is selected at their end.
+    pub db: usize,
+}
+
+/// True if the files that are written now can be cut off at this offset.
+pub fn can_cut(server: &Server, offset: u64) -> bool {
+    cut(server, offset).is_ok()
+}
+
+/// Cuts off the files, which nobody writes, at this offset, and loads them into an empty server.
+pub fn load_cut(server: &Server, offset: u64) -> Result<Loaded, String> {
+    let loaded = load(server, cut(server, offset)?)?;
+    let summary = &loaded.recovered.summary;
+    if summary.end_offset != Some(offset) || !summary.is_exact {
+        return Err(format!(
+            "the append-only files do not end at offset {offset}, but at {:?}",
+            summary.end_offset
+        ));
+    }
+    server.log.restart_at(offset);
+    server.log.set_stream(Some(loaded.db as u32));
+    Ok(loaded)
+}
+
+fn cut(server: &Server, offset: u64) -> Result<Recovery, String> {
+    let directory =
+        Directory::open(&disk(), &super::names(&server.config)?).map_err(|error| error.to_string())?;
+    let recovery = directory.map(|directory| Recovery::new(directory, false)).transpose();
+    let mut recovery = recovery.map_err(|error| error.to_string())?.ok_or("there are no files")?;
+    match recovery.end_at(offset) {
+        true => Ok(recovery),
+        false => Err(format!("offset {offset} is not in the last of the append-only files")),
+    }
 }
 
 /// Makes the first files, of an empty server: as in Redis, a snapshot that is there is not loaded.
-fn create(server: &Server, storage: &Arc<dyn Storage>, names: &Names) -> Result<Recovered, String> {
+fn create(server: &Server, storage: &Arc<dyn Storage>, names: &Names) -> Result<Loaded, String> {
     let snapshot = server.config.string("dbfilename");
     if !snapshot.is_empty() && Path::new(&snapshot).exists() {
         tracing::warn!(
@@ -77,7 +118,8 @@ fn create(server: &Server, storage: &Arc<dyn Storage>, names: &Names) -> Result<
     };
     tracing::info!("Creating the append-only files in {}", names.directory().display());
     let directory = Directory::create(storage, names, format, &base, server.log.end());
-    directory.and_then(Recovered::of_new).map_err(|error| error.to_string())
+    let recovered = directory.and_then(Recovered::of_new).map_err(|error| error.to_string())?;
+    Ok(Loaded { recovered, db: 0 })
 }
 
 fn empty_snapshot() -> Vec<u8> {
@@ -90,23 +132,22 @@ fn empty_snapshot() -> Vec<u8> {
 }
 
 /// Loads all files of the directory.
-pub fn load(server: &Server, directory: Directory, load_truncated: bool) -> Result<Recovered, String> {
-    let mut recovery = Recovery::new(directory, load_truncated).map_err(|error| error.to_string())?;
+fn load(server: &Server, mut recovery: Recovery) -> Result<Loaded, String> {
     server.persistence.loading.total_bytes.store(recovery.progress().1, Relaxed);
     let started = Instant::now();
-    let failures = thread::scope(|scope| {
+    let (failures, db) = thread::scope(|scope| {
         let (mut handles, mut replayer) = (Vec::new(), Replayer::new(server));
         let mut applying = Applying::new(&mut replayer, |work| {
             handles.push(scope.spawn(move || apply(server, work)));
         });
         applying.run(&mut recovery)?;
         applying.finish();
-        let mut failures = replayer.failures;
+        let (mut failures, db) = (std::mem::take(&mut replayer.failures), replayer.db());
         for handle in handles {
             let theirs = handle.join().expect("replay-threads: they end when they are told");
             failures = (failures.0 + theirs.0, failures.1.or(theirs.1));
         }
-        Ok::<Failures, String>(failures)
+        Ok::<(Failures, usize), String>((failures, db))
     })?;
     judge(server, failures)?;
     let recovered = recovery.finish().map_err(|error| error.to_string())?;
@@ -116,7 +157,7 @@ pub fn load(server: &Server, directory: Directory, load_truncated: bool) -> Resu
         server.persistence.loading.keys_loaded.load(Relaxed),
         started.elapsed().as_secs_f64()
     );
-    Ok(recovered)
+    Ok(Loaded { recovered, db })
 }
 
 /// Says which commands have failed; an error if that is not to be put up with.
@@ -263,9 +304,9 @@ impl<'r, 'c, 'a> Applying<'r, 'c, 'a> {
         match needs.lane(self.hands.len()).filter(|_| !runs_alone) {
             Some(lane) => self.pass_on(lane, record),
             None => {
-                // What selects a database concerns only what comes after it.
-                let selects = self.run_if_select(record);
-                if !selects {
+                // What selects a database concerns only what comes after it, and a PING nobody.
+                let is_done = self.run_if_select(record) || self.note_if_ping(record);
+                if !is_done {
                     self.reach();
                     record.for_each(|args| {
                         if let Ok(info) = self.replayer.resolve(args) {
@@ -291,6 +332,17 @@ impl<'r, 'c, 'a> Applying<'r, 'c, 'a> {
             });
         }
         selects
+    }
+
+    fn note_if_ping(&self, record: &Record<'_>) -> bool {
+        let mut pings = 0;
+        record.for_each(|args| {
+            if args.at(0).eq_ignore_ascii_case(b"PING") {
+                pings += 1;
+                self.server.note_replayed_ping(args);
+            }
+        });
+        pings == record.commands()
     }
 
     fn pass_on(&mut self, lane: usize, record: &Record<'_>) {

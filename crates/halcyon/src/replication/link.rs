@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::clients::{Client, Peer};
-use engine::replication::replica::{Agreement, Handshake, LinkPlan, LinkState, StreamReader};
+use engine::replication::replica::{Agreement, Handshake, LinkPlan, LinkState, Rewound, StreamReader};
 use engine::server::Server;
 use parking_lot::{Condvar, Mutex};
 use resp::write_command;
@@ -204,6 +204,7 @@ impl<'s> Link<'s> {
                 }
                 tracing::info!("Successful partial resynchronization with master.");
             }
+            Agreement::Rewind { to } => return Err(self.rewind(to)),
             Agreement::Full { id, offset } => {
                 tracing::info!("Full resync from master: {id}:{offset}");
                 self.set_state(LinkState::Sync);
@@ -215,6 +216,23 @@ impl<'s> Link<'s> {
         self.set_state(LinkState::Connected);
         self.acknowledge()?;
         self.take_stream(seed)
+    }
+
+    /// Gives up what is void of this server's stream. Then, or where that cannot be, the link is made anew.
+    fn rewind(&mut self, to: u64) -> String {
+        let server = self.server();
+        let void = server.log.end().saturating_sub(to);
+        tracing::info!(
+            "MASTER goes on from offset {to}: the {void} bytes that this server has beyond that are void"
+        );
+        self.set_state(LinkState::Sync);
+        match server.rewind(self.plan.term, to) {
+            Rewound::Done => format!("what was void is cut off, the stream goes on from offset {to}"),
+            Rewound::Later => "what is void cannot be cut off yet".to_owned(),
+            Rewound::Refused(reason) => {
+                format!("what is void cannot be cut off, so all is asked for: {reason}")
+            }
+        }
     }
 
     fn shake_hands(&mut self) -> Result<Agreement, String> {

@@ -70,8 +70,10 @@ pub struct AofReader {
     commands: Vec<Range<u64>>,
     /// What a checksum covers ends here.
     covered_to: u64,
-    /// The last line whose announced bytes are not all there, and where they start.
-    short_sum: Option<(u64, u64)>,
+    /// The last line that announces what a checksum covers, and where that starts.
+    sum: Option<(u64, u64)>,
+    /// What it announced is not all there.
+    is_sum_short: bool,
     /// The file is one of ours, in which pages are not zeros.
     is_ours: bool,
     is_foreign: bool,
@@ -95,7 +97,8 @@ impl AofReader {
             batch: Batch::new(),
             commands: Vec::new(),
             covered_to: position,
-            short_sum: None,
+            sum: None,
+            is_sum_short: false,
             is_ours,
             is_foreign: false,
             commands_read: 0,
@@ -142,7 +145,7 @@ impl AofReader {
 
     /// How the file is to be cut so that it ends at `position`, before which it is whole and up to which it was read.
     pub fn cut_at(&self, position: u64) -> Cut {
-        match self.short_sum {
+        match self.sum.filter(|_| self.is_sum_short || position < self.covered_to) {
             // Nothing of what the line announced is kept, and so neither is the line.
             Some((line_at, from)) if position <= from => {
                 Cut { position: position.min(line_at), sum_at: None }
@@ -301,8 +304,8 @@ impl AofReader {
     /// Checks what the `#SUM` line at `line_at` announced, which starts here. `start` is where its record starts.
     fn check_sum(&mut self, sum: Sum, line_at: u64, start: u64) -> Result<(), AofError> {
         self.is_ours = true;
-        self.short_sum = None;
         let from = self.position();
+        (self.sum, self.is_sum_short) = (Some((line_at, from)), false);
         let announced_to = from.saturating_add(sum.bytes);
         let to = announced_to.min(self.size);
         let wanted = (to - from) as usize;
@@ -317,7 +320,7 @@ impl AofReader {
             _ if self.has_lost_page(from, to) => return Err(self.lost_pages(start)?),
             _ if to < announced_to => {
                 // The last write was cut short: its whole commands are believed. A server that cut the file would have.
-                (self.short_sum, self.covered_to) = (Some((line_at, from)), to);
+                (self.is_sum_short, self.covered_to) = (true, to);
             }
             Frames::Exact => return Err(self.damage(Flaw::Corrupt, start, "a checksum is wrong")),
             Frames::Broken => {

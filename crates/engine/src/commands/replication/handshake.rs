@@ -22,6 +22,7 @@ pub(crate) fn replconf(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>)
     if args.len().is_multiple_of(2) {
         return Err(Fault::SYNTAX);
     }
+    let mut former = None;
     for at in (1..args.len()).step_by(2) {
         let (option, value) = (args.at(at), args.at(at + 1));
         if is(option, "ACK") {
@@ -43,6 +44,7 @@ pub(crate) fn replconf(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>)
             ctx.session().client.identify(|identity| {
                 identity.replica.get_or_insert_default().membership = Some(Box::new(membership));
             });
+            former = former_stream(ctx.server());
             continue;
         }
         let mut change = None;
@@ -51,8 +53,18 @@ pub(crate) fn replconf(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>)
             ctx.session().client.identify(|identity| change(identity.replica.get_or_insert_default()));
         }
     }
-    reply.ok();
+    match former {
+        Some((id, next)) => reply.simple(&format!("OK {id} {next}")),
+        None => reply.ok(),
+    }
     Ok(())
+}
+
+/// The stream that this server's is the continuation of, and the first offset that is not in that one, as PSYNC counts: so a member
+/// knows what of it is void.
+fn former_stream(server: &Server) -> Option<(String, i64)> {
+    let ids = server.replication.ids.lock();
+    (ids.second_offset > 0).then(|| (ids.id2.clone(), ids.second_offset))
 }
 
 type Change = Box<dyn FnOnce(&mut Greeting)>;

@@ -15,6 +15,9 @@ use crate::server::Server;
 
 /// Between two marks of the log.
 const MARK_INTERVAL_US: u64 = 200_000;
+/// Between two marks that say which stream the log is: so long after its beginning a new append-only file is worth nothing after a
+/// crash.
+const NAME_INTERVAL_US: u64 = 2_000_000;
 
 impl Server {
     /// Is the primary of this epoch from now on; replies under `durability quorum` wait for `awaited`. Again when that changes.
@@ -38,6 +41,10 @@ impl Server {
             let mut state = group.state.lock();
             (state.epoch, state.log_epoch) = (Some(epoch), epoch);
             state.marks.clear();
+            state.named_us = self.clock.mono_us();
+            drop(state);
+            // Before anything else of this epoch: whoever has that has this.
+            self.log.append_aside(&self.stream_mark(epoch).record());
         };
         if !self.stop_following_with(begin) {
             let _gate = self.replication.following.gate.lock();
@@ -164,8 +171,16 @@ impl Server {
     fn mark_log(&self) {
         let at_us = self.clock.mono_us();
         let end = self.log.end();
-        self.replication.group.state.lock().marks.add(end, at_us);
-        self.append_ping();
+        let mut state = self.replication.group.state.lock();
+        state.marks.add(end, at_us);
+        let is_named = at_us < state.named_us + NAME_INTERVAL_US;
+        let Some(epoch) = state.epoch.filter(|_| !is_named) else {
+            drop(state);
+            return self.append_ping();
+        };
+        state.named_us = at_us;
+        drop(state);
+        self.append_if_first(&self.stream_mark(epoch).record());
     }
 
     /// The link of this term has agreed with the primary: what this server's log holds is what the primary's does.

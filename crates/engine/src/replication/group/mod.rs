@@ -15,6 +15,7 @@ mod marks;
 mod membership;
 mod serves;
 mod stamps;
+mod stream_marks;
 #[cfg(test)]
 mod tests;
 
@@ -29,6 +30,7 @@ use hold::Hold;
 use marks::Marks;
 pub use membership::Membership;
 pub use serves::Serves;
+use stream_marks::StreamMark;
 
 /// What this server is in its shard.
 #[derive(Default)]
@@ -47,7 +49,18 @@ struct State {
     /// The newest epoch whose primary wrote what the log holds, or agreed with it.
     log_epoch: u64,
     marks: Marks,
+    /// When the log last said which stream it is (`Now::mono_us`).
+    named_us: u64,
+    /// What the files say that are being loaded.
+    replayed: Option<StreamMark>,
     hold: Option<Hold>,
+}
+
+impl Group {
+    /// What was loaded says nothing new.
+    pub(super) fn forget_replayed(&self) {
+        self.state.lock().replayed = None;
+    }
 }
 
 impl Server {
@@ -70,8 +83,11 @@ impl Server {
     }
 
     /// When this server last acknowledged something to a primary (`Now::mono_us`). What it acknowledges later is never
-    /// dated before this.
+    /// dated before this. Who has thrown its data away for others is nobody to become primary: it promises all the time.
     pub fn cluster_promised_us(&self) -> Option<u64> {
+        if self.replication.following.is_torn() {
+            return Some(self.clock.mono_us());
+        }
         let promised_us = self.replication.group.promised_us.load(std::sync::atomic::Ordering::SeqCst);
         promised_us.checked_sub(1)
     }

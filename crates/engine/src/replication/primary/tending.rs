@@ -54,10 +54,15 @@ impl Server {
 
     /// Appends a PING, if this server still may.
     pub(crate) fn append_ping(&self) {
+        self.append_if_first(PING);
+    }
+
+    /// Appends a record that is of no database, if this server still may.
+    pub(crate) fn append_if_first(&self, record: &[u8]) {
         // *gate-first*: the log must not become another server's stream in between.
         let _gate = self.replication.following.gate.lock();
         if self.sends_pings() {
-            self.log.append_aside(PING);
+            self.log.append_aside(record);
         }
     }
 
@@ -85,7 +90,7 @@ impl Server {
         }
     }
 
-    /// Appends a record that is of no database, if this server still may; false if that would have to be waited for.
+    /// As [`Server::append_if_first`]; false if that would have to be waited for.
     pub(crate) fn try_append_aside(&self, record: &[u8]) -> bool {
         // *gate-first*, but for a worker, which does not wait for it.
         let Some(_gate) = self.replication.following.gate.try_lock() else { return false };

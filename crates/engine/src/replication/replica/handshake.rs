@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   PING -> [AUTH] REPLCONF listening-port .. [ip-address ..] capa .. [halcyon-member ..] -> PSYNC id offset -> FULLRESYNC | CONTINUE
+//!                                                                            \-> the end of what this server has is void
 //! ```
 
 use resp::write_command;
@@ -39,6 +40,12 @@ pub enum Agreement {
     Partial {
         /// That id.
         id: Option<String>,
+    },
+    /// What this server has of its stream beyond this offset is void: the primary has gone on from there with another. Nothing
+    /// comes: it is to be asked again by who has no more.
+    Rewind {
+        /// The stream is the primary's up to here.
+        to: u64,
     },
 }
 
@@ -126,6 +133,9 @@ impl Handshake {
                     shown(line)
                 )));
             }
+            Awaited::Membership if self.void_from(line).is_some() => {
+                return Ok(self.void_from(line).map(|to| Agreement::Rewind { to }));
+            }
             Awaited::Capabilities | Awaited::Membership => {
                 self.ask(out);
                 self.awaited = Awaited::Sync;
@@ -153,6 +163,16 @@ impl Handshake {
         if let Some(membership) = membership {
             write_command(out, [b"REPLCONF".as_slice(), b"halcyon-member", membership.as_bytes()]);
         }
+    }
+
+    /// From where on what this server has of its stream is void, by `+OK ID NEXT`: the primary has this stream up to the byte before
+    /// that, and then another.
+    fn void_from(&self, line: &[u8]) -> Option<u64> {
+        let (own, end) = self.introduction.position.as_ref()?;
+        let mut words = std::str::from_utf8(line).ok()?.strip_prefix("+OK ")?.split(' ');
+        let (id, next) = (words.next()?, words.next()?.parse::<u64>().ok()?);
+        let to = next.checked_sub(1)?;
+        (id.eq_ignore_ascii_case(own) && *end > to).then_some(to)
     }
 
     fn ask(&self, out: &mut Vec<u8>) {
@@ -256,6 +276,31 @@ mod tests {
         );
         assert_eq!(sent, expected);
         assert_eq!(end, Ok(Some(Agreement::Partial { id: None })));
+    }
+
+    #[test]
+    fn a_member_learns_what_of_its_stream_is_void() {
+        let introduction = |has| Introduction {
+            position: Some((ID.to_owned(), has)),
+            membership: Some("words".to_owned()),
+            ..Introduction::default()
+        };
+        let other = "f".repeat(40);
+        for (said, has, void_from) in [
+            ("+OK".to_owned(), 100, None),
+            (format!("+OK {ID} 100"), 100, Some(99)),
+            (format!("+OK {ID} 101"), 100, None),
+            (format!("+OK {ID} 2"), 1, None),
+            (format!("+OK {other} 2"), 100, None),
+            (format!("+OK {ID} x"), 100, None),
+            (format!("+OK {ID} 0"), 100, None),
+        ] {
+            let (sent, end) = play(introduction(has), &["+PONG", "+OK", "+OK", &said]);
+            assert_eq!(end, Ok(void_from.map(|to| Agreement::Rewind { to })), "{said}");
+            assert_eq!(sent.contains("PSYNC"), void_from.is_none(), "{said}");
+        }
+        let nothing = Introduction { position: None, ..introduction(1) };
+        assert_eq!(play(nothing, &["+PONG", "+OK", "+OK", &format!("+OK {ID} 2")]).1, Ok(None));
     }
 
     #[test]

@@ -14,12 +14,13 @@ mod failover;
 mod handshake;
 mod payload;
 mod report;
+mod rewind;
 mod roles;
 mod stream;
 #[cfg(test)]
 mod tests;
 
-use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 use parking_lot::Mutex;
 
@@ -36,6 +37,7 @@ pub(crate) use failover::FailoverWish;
 pub use handshake::{Agreement, Handshake, Introduction, Refusal};
 pub use payload::Payload;
 pub(crate) use report::{add_following, answer_role};
+pub use rewind::Rewound;
 pub use stream::{StreamBatch, StreamError, StreamReader};
 
 /// Bits of what this server is.
@@ -99,6 +101,8 @@ pub struct Following {
     stream_db: AtomicU64,
     /// All is applied that the primary had at this instant (`Now::mono_us`).
     fresh_us: AtomicU64,
+    /// Other data take the place of this server's, or were to: it has nothing whole.
+    is_torn: AtomicBool,
     /// Unix milliseconds when the primary was last heard.
     heard_at_ms: AtomicI64,
     /// The link's client; 0: none.
@@ -217,6 +221,33 @@ impl Following {
     /// Offset up to which the stream is applied.
     pub fn applied(&self) -> u64 {
         self.applied.load(Relaxed)
+    }
+
+    /// True from when this server's data are thrown away for others until it has those.
+    pub(crate) fn is_torn(&self) -> bool {
+        self.is_torn.load(SeqCst)
+    }
+
+    /// Has the link of this term ask for everything.
+    fn forget_position(&self, term: u64) {
+        let mut state = self.state.lock();
+        if self.term() == term {
+            state.is_exact = false;
+        }
+    }
+
+    /// The data are exactly those at `offset` of the stream that this server had.
+    fn note_rewound(&self, offset: u64, db: usize) {
+        self.applied.store(offset, Relaxed);
+        self.received.store(offset, Relaxed);
+        self.stream_db.store(db as u64, Relaxed);
+        self.state.lock().is_exact = true;
+        self.is_torn.store(false, SeqCst);
+    }
+
+    /// True for a member of a shard that follows nobody yet.
+    pub(crate) fn stands(&self) -> bool {
+        self.state.lock().stands
     }
 
     /// The database that is selected at the end of the log.

@@ -237,6 +237,7 @@ impl Server {
             return false;
         }
         following.state.lock().is_exact = false;
+        following.is_torn.store(true, SeqCst);
         self.begin_loading(total_bytes);
         self.replication.replicas.disconnect_all(self);
         self.replication.replicas.on_disk.forget_all();
@@ -273,6 +274,7 @@ impl Server {
             let mut state = following.state.lock();
             (state.is_exact, state.takes_over) = (true, false);
             drop(state);
+            following.is_torn.store(false, SeqCst);
             self.note_agreed(term);
         }
         self.end_loading();
