@@ -9,7 +9,7 @@ use crate::compat::Shape;
 #[derive(Debug, PartialEq, Eq)]
 pub struct Replies {
     slots: [[Ranges; 2]; 2],
-    shards: [Vec<u8>; 2],
+    shards: [Shards; 2],
     nodes: [Vec<u8>; 2],
     picture: Picture,
 }
@@ -21,13 +21,20 @@ struct Ranges {
     begin: Vec<u32>,
 }
 
+/// CLUSTER SHARDS but for how far the nodes of this node's shard are, which changes all the time: where that belongs, and of whom.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Shards {
+    bytes: Vec<u8>,
+    offsets: Vec<(usize, String)>,
+}
+
 impl Replies {
     /// Encodes the replies.
     pub fn encode(picture: Picture) -> Replies {
         let slots = |shape| [Proto::V2, Proto::V3].map(|proto| slots(&picture, shape, proto));
         Replies {
             slots: [slots(Shape::Modern), slots(Shape::Legacy)],
-            shards: in_both(|out| shards(out, &picture)),
+            shards: [Proto::V2, Proto::V3].map(|proto| shards(&picture, proto)),
             nodes: in_both(|out| {
                 let lines: String = picture.nodes.iter().map(|node| line(&picture, node) + "\n").collect();
                 out.verbatim("txt", lines.as_bytes());
@@ -45,9 +52,16 @@ impl Replies {
         [&bytes[..*first as usize], &bytes[from..], &bytes[*first as usize..from]]
     }
 
-    /// CLUSTER SHARDS.
-    pub fn shards(&self, proto: Proto) -> &[u8] {
-        &self.shards[version(proto)]
+    /// CLUSTER SHARDS; `offset_of` tells how far a node of this node's shard is, by its name.
+    pub fn shards(&self, proto: Proto, out: &mut Encoder<'_>, offset_of: impl Fn(&str) -> u64) {
+        let Shards { bytes, offsets } = &self.shards[version(proto)];
+        let mut from = 0;
+        for (at, id) in offsets {
+            out.raw(&bytes[from..*at]);
+            out.int(offset_of(id) as i64);
+            from = *at;
+        }
+        out.raw(&bytes[from..]);
     }
 
     /// CLUSTER NODES.
@@ -119,57 +133,72 @@ fn slots_node(out: &mut Encoder<'_>, picture: &Picture, node: &Node, shape: Shap
 }
 
 /// `[{slots: [first, last, ...], nodes: [{id, port, ...}, ...]}, ...]`
-fn shards(out: &mut Encoder<'_>, picture: &Picture) {
+fn shards(picture: &Picture, proto: Proto) -> Shards {
+    let own = picture.nodes.iter().find(|node| node.is_myself).and_then(|node| node.shard);
     let alone = || picture.nodes.iter().filter(|node| node.shard.is_none());
-    let peopled = || picture.shards.iter().filter(|shard| !shard.nodes.is_empty());
-    out.array(peopled().count() + alone().count());
-    for shard in peopled() {
+    let peopled = || picture.shards.iter().enumerate().filter(|(_, shard)| !shard.nodes.is_empty());
+    let mut shards = Shards::default();
+    Encoder::new(&mut shards.bytes, proto).array(peopled().count() + alone().count());
+    for (place, shard) in peopled() {
+        let mut out = Encoder::new(&mut shards.bytes, proto);
         out.map(2);
-        text(out, "slots");
+        text(&mut out, "slots");
         let ranges = shard.slots.ranges();
         out.array(2 * ranges.len());
         for range in ranges {
             out.int((*range.start()).into());
             out.int((*range.end()).into());
         }
-        text(out, "nodes");
+        text(&mut out, "nodes");
         out.array(shard.nodes.len());
-        shard.nodes.iter().for_each(|place| shards_node(out, picture, &picture.nodes[*place]));
+        let nodes = shard.nodes.iter().map(|place| &picture.nodes[*place]);
+        nodes.for_each(|node| shards.put(picture, node, proto, own == Some(place)));
     }
     for node in alone() {
+        let mut out = Encoder::new(&mut shards.bytes, proto);
         out.map(2);
-        text(out, "slots");
+        text(&mut out, "slots");
         out.array(0);
-        text(out, "nodes");
+        text(&mut out, "nodes");
         out.array(1);
-        shards_node(out, picture, node);
+        shards.put(picture, node, proto, node.is_myself);
     }
+    shards
 }
 
-fn shards_node(out: &mut Encoder<'_>, picture: &Picture, node: &Node) {
-    let ports = [("port", node.port), ("tls-port", node.tls_port)];
-    let ports = ports.into_iter().filter(|(_, port)| *port != 0);
-    out.map(6 + ports.clone().count() + usize::from(!node.hostname.is_empty()));
-    text(out, "id");
-    text(out, &node.id);
-    for (name, port) in ports {
-        text(out, name);
-        out.int(port.into());
+impl Shards {
+    /// Adds a node. Nodes exchange no offsets: those of other shards are not known.
+    fn put(&mut self, picture: &Picture, node: &Node, proto: Proto, is_offset_known: bool) {
+        let mut out = Encoder::new(&mut self.bytes, proto);
+        let ports = [("port", node.port), ("tls-port", node.tls_port)];
+        let ports = ports.into_iter().filter(|(_, port)| *port != 0);
+        out.map(6 + ports.clone().count() + usize::from(!node.hostname.is_empty()));
+        text(&mut out, "id");
+        text(&mut out, &node.id);
+        for (name, port) in ports {
+            text(&mut out, name);
+            out.int(port.into());
+        }
+        text(&mut out, "ip");
+        text(&mut out, &node.ip);
+        text(&mut out, "endpoint");
+        text(&mut out, node.endpoint(picture.endpoint).unwrap_or(""));
+        if !node.hostname.is_empty() {
+            text(&mut out, "hostname");
+            text(&mut out, &node.hostname);
+        }
+        text(&mut out, "role");
+        text(&mut out, if node.is_primary { "master" } else { "replica" });
+        text(&mut out, "replication-offset");
+        if is_offset_known {
+            self.offsets.push((self.bytes.len(), node.id.clone()));
+        } else {
+            out.int(0);
+        }
+        let mut out = Encoder::new(&mut self.bytes, proto);
+        text(&mut out, "health");
+        text(&mut out, if node.is_live || node.is_myself { "online" } else { "fail" });
     }
-    text(out, "ip");
-    text(out, &node.ip);
-    text(out, "endpoint");
-    text(out, node.endpoint(picture.endpoint).unwrap_or(""));
-    if !node.hostname.is_empty() {
-        text(out, "hostname");
-        text(out, &node.hostname);
-    }
-    text(out, "role");
-    text(out, if node.is_primary { "master" } else { "replica" });
-    text(out, "replication-offset");
-    out.int(0);
-    text(out, "health");
-    text(out, if node.is_live || node.is_myself { "online" } else { "fail" });
 }
 
 /// `id ip:port@cport[,hostname] flags primary ping-sent pong-received epoch link-state slots`: what CLUSTER NODES and CLUSTER

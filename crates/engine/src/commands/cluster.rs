@@ -39,7 +39,8 @@ pub fn shards(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> CmdResul
     enabled(ctx)?;
     let (replies, _) = encoded(ctx);
     let proto = reply.proto();
-    reply.encoder().raw(replies.shards(proto));
+    let server = ctx.server();
+    replies.shards(proto, &mut reply.encoder(), |node| server.offset_of_node(node));
     Ok(())
 }
 

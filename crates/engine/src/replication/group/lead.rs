@@ -155,6 +155,21 @@ impl Server {
         online.filter(|(at, replica)| is_newest(*at, replica)).filter_map(|(_, it)| follower(it)).collect()
     }
 
+    /// How far a node of this server's shard is, as far as this server knows: itself, who follows it, whom it follows. Of others 0.
+    pub(crate) fn offset_of_node(&self, node: &str) -> u64 {
+        let following = &self.replication.following;
+        if node == self.cluster.identity.node_id {
+            return if following.is_replica() { following.applied() } else { self.log.end() };
+        }
+        if following.follows_node(node) {
+            return following.received();
+        }
+        let is_it = |membership: &Membership| membership.member.node.as_str() == node;
+        let replicas = self.replication.replicas.list();
+        let its = replicas.iter().filter(|replica| replica.membership().is_some_and(is_it));
+        its.map(|replica| replica.acked_to()).max().unwrap_or(0)
+    }
+
     /// Marks the log, and looks how a change of primaries is getting on. To be called about every 100 ms.
     pub(crate) fn tend_lead(&self) {
         if !self.gates.copies.leads() {

@@ -223,6 +223,17 @@ impl Following {
         self.applied.load(Relaxed)
     }
 
+    /// True if this is the node that is followed, as a member of its shard.
+    pub(crate) fn follows_node(&self, node: &str) -> bool {
+        let state = self.state.lock();
+        state.membership.as_ref().is_some_and(|membership| membership.primary.node.as_str() == node)
+    }
+
+    /// Offset up to which the stream has come.
+    pub(crate) fn received(&self) -> u64 {
+        self.received.load(Relaxed).max(self.applied())
+    }
+
     /// True from when this server's data are thrown away for others until it has those.
     pub(crate) fn is_torn(&self) -> bool {
         self.is_torn.load(SeqCst)

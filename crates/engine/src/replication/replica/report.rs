@@ -34,7 +34,7 @@ pub(crate) fn add_following(server: &Server, now_ms: i64, fields: &mut Fields) {
     fields.add("master_last_io_seconds_ago", if is_up { heard_s } else { -1 });
     fields.add("master_sync_in_progress", u8::from(is_syncing));
     let applied = following.applied();
-    fields.add("slave_read_repl_offset", following.received.load(Relaxed).max(applied));
+    fields.add("slave_read_repl_offset", following.received());
     fields.add("slave_repl_offset", applied);
     if is_syncing {
         let (total, read) =
