@@ -2,11 +2,15 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use base::limits::READ_BUFFER_BYTES;
 use engine::config::Config;
 use engine::outgoing::{Link, Target};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rustls::{ClientConnection, StreamOwned};
 use socket2::{Domain, Protocol, SockRef, TcpKeepalive, Type};
 
@@ -106,6 +110,21 @@ impl Socket {
     /// How long a reading waits from now on.
     pub fn set_read_wait(&self, wait: Duration) -> io::Result<()> {
         self.tcp().set_read_timeout(Some(wait))
+    }
+
+    /// Waits until a reading need not, or there is something in `bell`, for so long at most. True for the former.
+    pub fn is_readable_within(&mut self, wait: Duration, bell: &UnixStream) -> io::Result<bool> {
+        if let Socket::Tls(stream) = self
+            && stream.conn.process_new_packets().is_ok_and(|state| state.plaintext_bytes_to_read() > 0)
+        {
+            return Ok(true);
+        }
+        let fd = |fd| PollFd::new(fd, PollFlags::POLLIN);
+        let mut fds = [fd(self.tcp().as_fd()), fd(bell.as_fd())];
+        match poll(&mut fds, PollTimeout::try_from(wait).unwrap_or(PollTimeout::MAX)) {
+            Ok(_) | Err(Errno::EINTR) => Ok(fds[0].any().unwrap_or(false)),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// As [`Read::read`]; an error [`ErrorKind::WouldBlock`] or `TimedOut` where nothing comes for a moment.

@@ -113,7 +113,7 @@ pub fn serve(args: &[Vec<u8>]) -> Result<(), String> {
     let (shared, tasks) = Shared::new(server, mailboxes, stopping, listeners, tls, threads);
 
     start_background(&shared, tasks, background_wanted, &crew)?;
-    start_journal(&shared, &journal, &crew)?;
+    start_journal(&shared, &journal, &link, &crew)?;
     follow_as_configured(&shared.server);
     start_loading(&shared, &journal, &crew)?;
     let for_link = shared.clone();
@@ -314,10 +314,18 @@ fn follow_as_configured(server: &Server) {
 }
 
 /// Starts the threads that write the append-only files.
-fn start_journal(shared: &Arc<Shared>, journal: &Arc<Journal>, crew: &Crew) -> Result<(), String> {
+fn start_journal(
+    shared: &Arc<Shared>,
+    journal: &Arc<Journal>,
+    link: &Arc<LinkControl>,
+    crew: &Crew,
+) -> Result<(), String> {
     let (errands, to_be_run) = channel();
-    let waiters = shared.log_waiters.clone();
-    shared.server.persistence.files.set_on_progress(Box::new(move || waiters.wake()));
+    let (waiters, link) = (shared.log_waiters.clone(), link.clone());
+    shared.server.persistence.files.set_on_progress(Box::new(move || {
+        waiters.wake();
+        link.files_got_on();
+    }));
     let (syncing, writing, shared) = (journal.clone(), journal.clone(), shared.clone());
     spawn("journal-sync", crew, move || syncing.run_errands(&to_be_run))?;
     spawn("journal", crew, move || writing.run(&shared, errands))

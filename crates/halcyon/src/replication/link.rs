@@ -1,9 +1,11 @@
 //! The link to the primary, if there is one: a thread that connects, introduces this server, takes the data or the rest of
 //! the stream, and applies what comes, until the link breaks or leads to the wrong server. Then it begins anew.
 
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use engine::clients::{Client, Peer};
@@ -25,8 +27,6 @@ const MEMBER_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 /// How long a member waits for a connection, and for a sign of its primary, which sends some a second.
 const MEMBER_CONNECT_PATIENCE: Duration = Duration::from_secs(1);
 const MEMBER_SILENCE_MAX: Duration = Duration::from_secs(5);
-/// Between two looks whether this server's files are safe, where the primary waits for that.
-const SYNC_INTERVAL: Duration = Duration::from_millis(1);
 /// A member asks so often within its bound on staleness how old its data are, and no more often than this.
 const STAMPS_PER_BOUND: u32 = 4;
 const STAMP_INTERVAL_MIN: Duration = Duration::from_millis(10);
@@ -49,6 +49,9 @@ pub struct LinkControl {
     told: Condvar,
     /// The socket that the thread may be waiting for, and the term that it is of.
     socket: Mutex<Option<(u64, TcpStream)>>,
+    /// The thread waits for the files to get on, too: then it hears this.
+    awaits_files: AtomicBool,
+    bell: Mutex<Option<UnixStream>>,
 }
 
 impl LinkControl {
@@ -61,6 +64,16 @@ impl LinkControl {
         {
             // It may be closed already.
             let _ = socket.shutdown(std::net::Shutdown::Both);
+        }
+    }
+
+    /// The append-only files have got on: the thread is to look, if it waits for that. Brief.
+    pub fn files_got_on(&self) {
+        if self.awaits_files.swap(false, SeqCst)
+            && let Some(bell) = &mut *self.bell.lock()
+        {
+            // One that is full of rings is heard as well.
+            let _ = bell.write(&[1]);
         }
     }
 
@@ -93,7 +106,7 @@ pub fn run(shared: &Arc<Shared>, control: &LinkControl, seed: u64) {
             Ok(mut link) => link.follow(seed),
             Err(reason) => reason,
         };
-        *control.socket.lock() = None;
+        (*control.socket.lock(), *control.bell.lock()) = (None, None);
         if server.replication.following.term() == term {
             tracing::warn!("Link to MASTER {}:{}: {reason}", primary.host, primary.port);
             server.replication.following.set_link(term, LinkState::Connect, server.clock.now().unix_ms);
@@ -105,6 +118,9 @@ pub fn run(shared: &Arc<Shared>, control: &LinkControl, seed: u64) {
 /// A link that is made.
 pub(super) struct Link<'s> {
     pub(super) shared: &'s Arc<Shared>,
+    control: &'s LinkControl,
+    /// Where it is heard that the files have got on.
+    bell: UnixStream,
     pub(super) plan: LinkPlan,
     pub(super) socket: Socket,
     /// What came and is not used.
@@ -131,7 +147,7 @@ impl Drop for Link<'_> {
 }
 
 impl<'s> Link<'s> {
-    fn make(shared: &'s Arc<Shared>, control: &LinkControl, plan: LinkPlan) -> Result<Link<'s>, String> {
+    fn make(shared: &'s Arc<Shared>, control: &'s LinkControl, plan: LinkPlan) -> Result<Link<'s>, String> {
         let server = &shared.server;
         let now_ms = server.clock.now().unix_ms;
         server.replication.following.set_link(plan.term, LinkState::Connecting, now_ms);
@@ -150,8 +166,11 @@ impl<'s> Link<'s> {
         server.replication.following.set_link_client(client.id);
         let now = Instant::now();
         let (read_wait, input) = (link_socket::READ_WAIT, Vec::new());
+        let bell = hang_bell(control).map_err(|error| error.to_string())?;
         Ok(Link {
             shared,
+            control,
+            bell,
             plan,
             socket,
             input,
@@ -344,27 +363,53 @@ impl<'s> Link<'s> {
     fn read_as_member(&mut self) -> Result<usize, String> {
         loop {
             let server = self.server();
-            let synced_to = server.synced_to().filter(|_| server.gates.copies_sync());
-            if synced_to.is_some_and(|synced_to| synced_to > self.synced_to) {
-                self.acknowledge()?;
-            }
-            let is_behind = synced_to.is_some_and(|synced_to| synced_to < server.log.end());
+            let is_behind = self.acknowledge_synced()?;
             let bound_ms = server.config.hot().replica_staleness_ms_max();
-            let mut wait = if is_behind { SYNC_INTERVAL } else { link_socket::READ_WAIT };
+            let mut wait = link_socket::READ_WAIT;
             if bound_ms > 0 {
-                let interval = Duration::from_millis(bound_ms) / STAMPS_PER_BOUND;
-                wait = wait.min(interval.max(STAMP_INTERVAL_MIN));
-                self.ask_for_stamp(interval.max(STAMP_INTERVAL_MIN))?;
+                let interval = (Duration::from_millis(bound_ms) / STAMPS_PER_BOUND).max(STAMP_INTERVAL_MIN);
+                wait = wait.min(interval);
+                self.ask_for_stamp(interval)?;
+            }
+            if is_behind {
+                if self.is_readable_within(wait)? {
+                    return self.read();
+                }
+                self.allow_silence()?;
+                continue;
             }
             if wait != self.read_wait {
                 self.socket.set_read_wait(wait).map_err(|error| error.to_string())?;
                 self.read_wait = wait;
             }
-            let read = self.read()?;
-            if read > 0 || !is_behind {
-                return Ok(read);
-            }
+            return self.read();
         }
+    }
+
+    /// Where the primary waits for this server's disk, tells it what came there. True if that is not all there is: then the thread
+    /// is told when there is more.
+    fn acknowledge_synced(&mut self) -> Result<bool, String> {
+        let server = self.server();
+        if !server.gates.copies_sync() || server.synced_to().is_none() {
+            return Ok(false);
+        }
+        // First asked, then looked at: so nothing comes in between.
+        self.control.awaits_files.store(true, SeqCst);
+        server.persistence.files.await_progress();
+        let synced_to = server.synced_to().unwrap_or(u64::MAX);
+        if synced_to > self.synced_to && synced_to != u64::MAX {
+            self.acknowledge()?;
+        }
+        Ok(synced_to < server.log.end())
+    }
+
+    /// True when something comes within this time; false, too, if the files have got on.
+    fn is_readable_within(&mut self, wait: Duration) -> Result<bool, String> {
+        let is_readable = self.socket.is_readable_within(wait, &self.bell);
+        let mut rings = [0; 64];
+        // As much as there is: it says no more than one ring.
+        while (&self.bell).read(&mut rings).is_ok_and(|read| read == rings.len()) {}
+        is_readable.map_err(|error| format!("I/O error waiting for master: {error}"))
     }
 
     fn ask_for_stamp(&mut self, interval: Duration) -> Result<(), String> {
@@ -432,20 +477,35 @@ impl<'s> Link<'s> {
                 courtesy::while_following(self.server());
                 Ok(read)
             }
-            Err(error) if is_silence(&error) => {
-                let timeout_s = self.server().config.int("repl-timeout").max(1) as u64;
-                let mut timeout = Duration::from_secs(timeout_s);
-                if self.is_member() {
-                    timeout = timeout.min(MEMBER_SILENCE_MAX);
-                }
-                if self.heard.elapsed() > timeout {
-                    return Err("MASTER timeout: no data nor PING received...".to_owned());
-                }
-                Ok(0)
-            }
+            Err(error) if is_silence(&error) => self.allow_silence().map(|()| 0),
             Err(error) => Err(format!("I/O error reading from master: {error}")),
         }
     }
+
+    /// An error if the link is over, or the primary has been silent for too long.
+    fn allow_silence(&self) -> Result<(), String> {
+        if self.is_over() {
+            return Err("the link is given up".to_owned());
+        }
+        let timeout_s = self.server().config.int("repl-timeout").max(1) as u64;
+        let mut timeout = Duration::from_secs(timeout_s);
+        if self.is_member() {
+            timeout = timeout.min(MEMBER_SILENCE_MAX);
+        }
+        match self.heard.elapsed() > timeout {
+            true => Err("MASTER timeout: no data nor PING received...".to_owned()),
+            false => Ok(()),
+        }
+    }
+}
+
+/// A bell that others ring; what it is heard by. Nobody waits at either end.
+fn hang_bell(control: &LinkControl) -> io::Result<UnixStream> {
+    let (rung, heard) = UnixStream::pair()?;
+    rung.set_nonblocking(true)?;
+    heard.set_nonblocking(true)?;
+    *control.bell.lock() = Some(rung);
+    Ok(heard)
 }
 
 fn is_silence(error: &io::Error) -> bool {
