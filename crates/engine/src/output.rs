@@ -369,6 +369,13 @@ impl Output {
         is_first.then_some((gate.offset, gate.awaits))
     }
 
+    /// The gate that opens before all others, be it the first thing or further back.
+    #[inline]
+    pub(crate) fn first_gate(&self) -> Option<(u64, Awaits)> {
+        let gate = self.queue.as_ref()?.gates.front()?;
+        Some((gate.offset, gate.awaits))
+    }
+
     /// Replies that wait for closed gates.
     pub fn gated_replies(&self) -> u64 {
         self.queue.iter().flat_map(|queue| &queue.gates).map(|gate| u64::from(gate.replies)).sum()

@@ -276,6 +276,8 @@ pub struct NoHost {
     pub asked: Arc<Mutex<Option<Vec<Ask>>>>,
     /// The connections that can be made, the last first.
     pub links: Arc<Mutex<Vec<Box<dyn Link>>>>,
+    /// How often the clock was read, where it counts that.
+    pub clock_readings: Arc<AtomicU64>,
 }
 
 impl Host for NoHost {

@@ -1,7 +1,7 @@
 //! A whole server in one thread, for tests: commands in, replies out, time under control.
 
 use std::io;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -23,10 +23,12 @@ use crate::server::{NoHost, Process, Server};
 use crate::session::Session;
 use crate::worker::Worker;
 
-struct SharedClock(Arc<ManualClock>);
+/// The server's clock; it counts how often it is read.
+struct SharedClock(Arc<ManualClock>, Arc<AtomicU64>);
 
 impl Clock for SharedClock {
     fn now(&self) -> Now {
+        self.1.fetch_add(1, Relaxed);
         self.0.now()
     }
 }
@@ -98,7 +100,7 @@ impl Harness {
         let host = NoHost::default();
         let server = Server::new(
             Arc::new(config),
-            Box::new(SharedClock(clock.clone())),
+            Box::new(SharedClock(clock.clone(), host.clock_readings.clone())),
             process,
             Box::new(host.clone()),
         );
@@ -122,6 +124,11 @@ impl Harness {
             feed: None,
             before_job: None,
         }
+    }
+
+    /// How often the server has read its clock.
+    pub fn clock_readings(&self) -> u64 {
+        self.host.clock_readings.load(Relaxed)
     }
 
     /// Another worker of the same server, for what happens meanwhile.

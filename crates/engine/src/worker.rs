@@ -7,7 +7,7 @@ use base::clock::Now;
 use crate::blocking::{Unserved, Waiter};
 use crate::effects::Effects;
 use crate::eviction::Evictor;
-use crate::gates::Observed;
+use crate::gates::{Observed, Safe};
 use crate::lane::Deferred;
 use crate::letter::Letter;
 use crate::pubsub::Subscribers;
@@ -44,6 +44,9 @@ pub struct Worker {
     pub(crate) job_given_up: bool,
     /// The offset after what the command that just ran has left in the log; 0: it has left nothing.
     pub appended_to: u64,
+    /// How far the log was safe when the worker looked ([`crate::server::Server::safe`]), while it lets go of what is safe by that:
+    /// so the clock is read once for all of it.
+    pub looked: Option<Safe>,
     /// What the command that runs, or just ran, has seen and written.
     pub(crate) observed: Observed,
     /// The command could not run: a stripe that it needs is held for long, or the log has no room.
@@ -85,6 +88,7 @@ impl Worker {
             gives_up_jobs: false,
             job_given_up: false,
             appended_to: 0,
+            looked: None,
             observed: Observed::default(),
             held_up: false,
             is_cut_off: false,

@@ -223,6 +223,13 @@ impl Server {
         Safe { in_copies: 0, ..safe }
     }
 
+    /// True if what ends at `offset` is safe in these ways, by [`Server::safe`]. The clock is read only where a copy's
+    /// acknowledgement decides.
+    fn is_safe(&self, offset: u64, awaits: Awaits) -> bool {
+        let may_be = offset <= self.gates.safe().to(awaits);
+        may_be && (offset == 0 || !awaits.has(Awaits::COPIES) || offset <= self.safe().to(awaits))
+    }
+
     /// What happened outside of commands ends at `offset`: a key was evicted. Its stripe is held.
     pub(crate) fn observe_loss(&self, key: &[u8], offset: u64) {
         if self.gates.is_kept() {
@@ -246,7 +253,7 @@ impl Worker {
     /// Has what was written since `mark` wait until the log is safe up to `offset`, if it does on this connection.
     pub fn gate(&self, server: &Server, session: &Session, mark: Mark, offset: u64, out: &mut Output) {
         let awaits = server.gates.awaits_at(session, offset);
-        if offset > server.safe().to(awaits) && out.gate(mark, offset, awaits) {
+        if !server.is_safe(offset, awaits) && out.gate(mark, offset, awaits) {
             self.stats.gated_replies.add(1);
         }
     }
@@ -257,15 +264,19 @@ impl Worker {
         let awaits = server.gates.awaits_at(session, offset);
         if server.gates.awaits(session) == Awaits::NOTHING {
             output.open(u64::MAX);
-        } else if offset > server.safe().to(awaits) {
+        } else if !server.is_safe(offset, awaits) {
             output.gate(Mark::START, offset, awaits);
         }
         self.stats.gated_replies.add(output.gated_replies());
     }
 
-    /// Lets go of the replies of a connection that are safe by now.
+    /// Lets go of the replies of a connection that are safe by now; as of [`Worker::looked`], if the worker has looked already.
     pub fn open_gates(&self, server: &Server, out: &mut Output) {
-        let replies = out.open(server.safe());
-        self.stats.released_replies.add(replies);
+        let Some((offset, awaits)) = out.first_gate() else { return };
+        if let Some(safe) = self.looked {
+            self.stats.released_replies.add(out.open(safe));
+        } else if offset <= server.gates.safe().to(awaits) {
+            self.stats.released_replies.add(out.open(server.safe()));
+        }
     }
 }

@@ -90,7 +90,9 @@ impl Worker {
                 connection.aborted = true;
             }
             connection.gated = false;
+            self.engine.looked = Some(look.0);
             self.turn(token);
+            self.engine.looked = None;
         }
     }
 

@@ -356,3 +356,148 @@ fn a_replica_answers_while_it_is_young_enough() {
     server.config.override_value("replica-max-staleness-ms", b"0").expect("a number");
     harness.check("GET key", "(nil)");
 }
+
+#[test]
+fn the_clock_is_read_only_where_an_acknowledgement_decides() {
+    let mut harness = leader(&["a"]);
+    attach(&mut harness, 1, "a", 1);
+    harness.run("SET key 1");
+    let readings_of = |harness: &mut Harness, line: &str| {
+        let before = harness.clock_readings();
+        harness.reply(line);
+        harness.clock_readings() - before
+    };
+    let line = "GET other";
+    harness.run("CLIENT DURABILITY none");
+    let plain = readings_of(&mut harness, line);
+    harness.run("CLIENT DURABILITY quorum");
+    assert_eq!(readings_of(&mut harness, line), plain, "what it tells is everywhere");
+    assert_eq!(readings_of(&mut harness, "GET key"), plain, "not acknowledged, whatever the time is");
+    let written = end(&harness);
+    acknowledge(&mut harness, 1, written);
+    assert_eq!(harness.reply("GET key").waits_for(), None);
+}
+
+#[test]
+fn what_was_looked_at_once_counts_for_all_that_is_let_go_of() {
+    let mut harness = leader(&["a"]);
+    attach(&mut harness, 1, "a", 1);
+    let mut replies = [harness.reply("SET key 1"), harness.reply("SET key 2")];
+    let written = end(&harness);
+    let mut worker = crate::worker::Worker::new(
+        0,
+        harness.server.stats[0].clone(),
+        1,
+        base::clock::Now { unix_ms: 0, unix_us: 0, mono_us: 0 },
+    );
+    worker.open_gates(&harness.server, &mut replies[0]);
+    assert!(replies[0].waits_for().is_some(), "nobody has acknowledged it");
+    acknowledge(&mut harness, 1, written);
+    worker.looked = Some(harness.server.safe());
+    let mut late = harness.reply("SET key 3");
+    let before = harness.clock_readings();
+    harness.server.cluster.serve_until(0);
+    for reply in &mut replies {
+        worker.open_gates(&harness.server, reply);
+        assert_eq!(reply.waits_for(), None);
+    }
+    assert_eq!(harness.clock_readings(), before);
+    let written = end(&harness);
+    acknowledge(&mut harness, 1, written);
+    worker.looked = None;
+    worker.open_gates(&harness.server, &mut late);
+    assert!(late.waits_for().is_some(), "this server serves no more");
+}
+
+#[test]
+fn who_is_killed_knows_its_stream_by_its_files() {
+    let id = "0123456789abcdef0123456789abcdef01234567";
+    let ping = format!("PING \"halcyon-stream {id} 7\"");
+    let replayed = |harness: &Harness| {
+        let mut bytes = Vec::new();
+        let words = crate::config::text::split_words(ping.as_bytes()).expect("balanced quotes");
+        resp::write_command(&mut bytes, words.iter().map(Vec::as_slice));
+        let mut batch = resp::Batch::new();
+        let mut decoder = resp::Decoder::new();
+        decoder.decode(&bytes, &resp::DecodeLimits::default(), 1, &mut batch).expect("a command");
+        harness.server.note_replayed_ping(batch.command(0, &bytes));
+    };
+    let harness = Harness::with_config(&[("cluster-enabled", "yes"), ("appendonly", "yes")]);
+    let server = &harness.server;
+    server.cluster_stand();
+    replayed(&harness);
+    server.resume_replayed(900, 0);
+    assert_eq!((end(&harness), server.cluster_log_epoch()), (900, 7));
+    assert_eq!(server.replication.ids.lock().id, id);
+    server.cluster_follow(&node_record(), member("a"), 8);
+    let plan = server.replication.following.plan(server).expect("somebody to follow");
+    assert_eq!(plan.introduction.position, Some((id.to_owned(), 900)));
+    // Who leads goes on with another stream, and says so first of all.
+    server.cluster_lead(9, &[], false);
+    let ids = server.replication.ids.lock().clone();
+    assert_eq!((ids.id2.as_str(), ids.second_offset), (id, 901));
+    assert!(ids.id != id && end(&harness) > 900);
+    // Whoever has more of the former one learns where it ends.
+    let mut harness = harness;
+    let line = claim(&harness, "b", 9);
+    harness.check(&line, &format!("+OK {id} 901"));
+    // Nobody goes on with a stream that does not know whom to follow.
+    let alone = Harness::with_config(&[("cluster-enabled", "yes"), ("appendonly", "yes")]);
+    replayed(&alone);
+    alone.server.resume_replayed(900, 0);
+    assert_eq!(end(&alone), 0);
+}
+
+#[test]
+fn without_files_all_is_asked_for() {
+    let harness = Harness::with_config(&[("cluster-enabled", "yes")]);
+    let server = &harness.server;
+    server.cluster_stand();
+    server.resume_at(&id("c"), 50, 0);
+    server.cluster_follow(&node_record(), member("a"), 8);
+    let term = server.replication.following.term();
+    let position = || server.replication.following.plan(server).expect("somebody").introduction.position;
+    assert_eq!(position(), Some((id("c"), 50)));
+    let rewound = server.rewind(term, 20);
+    assert!(matches!(rewound, crate::replication::replica::Rewound::Refused(_)), "{rewound:?}");
+    assert_eq!((position(), end(&harness)), (None, 50), "nothing is lost until all comes");
+}
+
+#[test]
+fn who_has_thrown_its_data_away_promises_not_to_lead() {
+    let harness = Harness::with_config(&[("cluster-enabled", "yes")]);
+    let server = &harness.server;
+    server.cluster_follow(&node_record(), member("a"), 8);
+    assert_eq!(server.cluster_promised_us(), None);
+    let term = server.replication.following.term();
+    assert!(server.begin_sync_load(term, 0));
+    let now_us = server.clock.mono_us();
+    assert_eq!(server.cluster_promised_us(), Some(now_us));
+    assert!(server.end_sync_load(term, &id("c"), 40, 0));
+    assert_eq!(server.cluster_promised_us(), None);
+}
+
+#[test]
+fn a_shards_nodes_tell_how_far_it_is() {
+    let mut harness = leader(&["a"]);
+    attach(&mut harness, 1, "a", 1);
+    harness.run("SET key 1");
+    let (own, acked) = (end(&harness), end(&harness) - 3);
+    acknowledge(&mut harness, 1, acked);
+    let me = harness.server.cluster_me().node;
+    let nodes = format!(
+        "{me} 127.0.0.1:7000@17000 myself,master - 0 0 1 connected 0-99\n\
+         {} 127.0.0.1:7001@17001 slave {me} 0 0 1 connected\n\
+         {} 127.0.0.1:7002@17002 master - 0 0 2 connected 100-16383\n",
+        id("a"),
+        id("b"),
+    );
+    harness.server.cluster.install(crate::cluster_face::topology_of(&nodes));
+    let told = harness.run("CLUSTER SHARDS");
+    let offset_of = |node: &str| {
+        let (_, rest) = told.split_once(&format!("id {node} ")).expect("the node");
+        let (_, rest) = rest.split_once("replication-offset :").expect("an offset");
+        rest.split(' ').next().and_then(|digits| digits.parse::<u64>().ok()).expect("a number")
+    };
+    assert_eq!((offset_of(me.as_str()), offset_of(&id("a")), offset_of(&id("b"))), (own, acked, 0), "{told}");
+}
