@@ -35,6 +35,8 @@ import replication_replica  # noqa: F401
 import replication_outages  # noqa: F401
 import replication_primary  # noqa: F401
 import scripts  # noqa: F401
+import sentinel_clients  # noqa: F401
+import staleness  # noqa: F401
 import startup  # noqa: F401
 import tls  # noqa: F401
 from harness import CHECKS, Skip
