@@ -17,7 +17,7 @@ from ports import free_port  # noqa: E402, F401
 
 START_TIMEOUT_S = 20
 # Anything that should happen is waited for this long: only a defect gets here.
-PATIENCE_S = 30
+PATIENCE_S = 60
 
 CHECKS = []
 

@@ -304,6 +304,12 @@ pub const JOURNAL_UNSAFE_BYTES_MAX: u64 = 8 * MIB;
 /// What the writer of the append-only file reads from the log, checks and writes at a time, unless one record is larger.
 pub const JOURNAL_BATCH_BYTES: usize = 1024 * KIB;
 
+/// A file that is appended to and has so many bytes gets room beyond its end before it is needed: as much again.
+pub const FILE_RESERVED_FROM_BYTES: u64 = MIB;
+
+/// But no more than this: on a disk that is nearly full, others need it.
+pub const FILE_RESERVED_AHEAD_BYTES_MAX: u64 = 16 * MIB;
+
 /// What is read at a time from an append-only file.
 pub const JOURNAL_READ_BYTES: usize = 1024 * KIB;
 
@@ -315,7 +321,7 @@ pub const JOURNAL_RETRY_US: u64 = 100_000;
 
 /// How long the writer of the append-only files rests after it wrote, unless every write is to be synced, in microseconds:
 /// what is appended meanwhile is written together.
-pub const JOURNAL_REST_US: u64 = 1_000;
+pub const JOURNAL_REST_US: u64 = 4_000;
 
 /// Under `appendfsync always` those who shared a sync are awaited for one of so many parts of its time before the next.
 pub const SYNC_PARTS_AWAITED: u64 = 2;

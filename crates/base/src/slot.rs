@@ -64,11 +64,29 @@ pub fn crc16(bytes: &[u8]) -> u16 {
 /// is not empty; otherwise the whole key.
 #[inline]
 pub fn hash_tag(key: &[u8]) -> &[u8] {
+    if !has_brace(key) {
+        return key;
+    }
     let Some(open) = key.iter().position(|&byte| byte == b'{') else { return key };
     let inner = &key[open + 1..];
     match inner.iter().position(|&byte| byte == b'}') {
         None | Some(0) => key,
         Some(close) => &inner[..close],
+    }
+}
+
+/// Whether `{` is in `key`. Most keys have none, and each is looked through at each command: eight bytes at a time.
+#[inline]
+fn has_brace(key: &[u8]) -> bool {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    const BRACES: u64 = u64::from_ne_bytes([b'{'; 8]);
+    // The upper bit of a byte stays set where the byte was zero, and perhaps in one above such a byte.
+    let has_zero = |word: u64| word.wrapping_sub(ONES) & !word & (ONES << 7) != 0;
+    let holds = |chunk: &[u8; 8]| has_zero(u64::from_ne_bytes(*chunk) ^ BRACES);
+    match key.last_chunk() {
+        // The last chunk may have bytes of the one before, which does no harm.
+        Some(last) => holds(last) || key.as_chunks().0.iter().any(holds),
+        None => key.contains(&b'{'),
     }
 }
 
@@ -96,6 +114,19 @@ mod tests {
                 }
             }
             assert_eq!(crc16(&bytes), expected, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn a_brace_is_found_wherever_it_is() {
+        for len in 0..40 {
+            let plain: Vec<u8> = (0..len).map(|at| [b'z', b'|', 0xfb, 0x00, 0x7a][at % 5]).collect();
+            assert!(!has_brace(&plain), "{plain:?}");
+            for at in 0..len {
+                let mut key = plain.clone();
+                key[at] = b'{';
+                assert!(has_brace(&key), "{key:?}");
+            }
         }
     }
 

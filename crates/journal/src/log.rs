@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Waker;
 
 use base::limits::{LOG_COPIED_BYTES_MAX, LOG_SEGMENTS_SPARE_MAX};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 pub use consumer::{Consumer, Gone, Part};
 use segment::{Bytes, Segment};
@@ -77,6 +77,8 @@ struct State {
     pieces: VecDeque<Piece>,
     open: Open,
     spare: Vec<Arc<Segment>>,
+    /// What nobody needs any more and is not kept for reuse: whoever holds the lock takes it along and frees it without.
+    freed: Vec<Bytes>,
     consumers: Vec<Option<Place>>,
     /// Nobody sleeps for less than what is beyond this offset.
     wakes_at: u64,
@@ -145,6 +147,7 @@ impl Log {
             pieces: VecDeque::new(),
             open,
             spare: Vec::new(),
+            freed: Vec::new(),
             consumers: Vec::new(),
             wakes_at: u64::MAX,
             generation: 0,
@@ -218,16 +221,14 @@ impl Log {
 
     /// Runs `put` under the lock and wakes the consumers that wait for what it appended.
     #[inline]
-    fn put(&self, put: impl FnOnce(&mut State) -> Vec<Bytes>) -> u64 {
+    fn put(&self, put: impl FnOnce(&mut State)) -> u64 {
         let mut state = self.tail.state.lock();
-        let dropped = put(&mut state);
+        put(&mut state);
         let end = state.end;
         self.tail.end.store(end, Ordering::Release);
-        let wakers = state.wake_all();
-        drop(state);
-        // Freeing and waking take long: not under the lock.
-        drop(dropped);
-        wakers.into_iter().for_each(Waker::wake);
+        if state.wakes_at < end || !state.freed.is_empty() {
+            finish(state);
+        }
         end
     }
 
@@ -298,28 +299,25 @@ impl Log {
         self.ring_bytes.store(ring_bytes, Ordering::Relaxed);
         let mut state = self.tail.state.lock();
         state.backlog_bytes = backlog_bytes;
-        let dropped = state.trim();
-        drop(state);
-        drop(dropped);
+        state.trim();
+        finish(state);
     }
 
     /// Begins the stream anew at `offset`, as a replica does with each full synchronization. All consumers are
     /// [`Gone`] at their next read.
     pub fn restart_at(&self, offset: u64) {
         let mut state = self.tail.state.lock();
-        let dropped = std::mem::take(&mut state.pieces);
+        let pieces = std::mem::take(&mut state.pieces);
+        state.freed.extend(pieces.into_iter().map(|piece| piece.bytes));
         (state.end, state.db, state.cut) = (offset, None, true);
         state.file_starts.clear();
         state.generation += 1;
-        let wakers = state.wake_all();
         for place in state.consumers.iter_mut().flatten() {
             (place.is_required, place.retained_bytes_max) = (false, 0);
         }
         self.tail.end.store(offset, Ordering::Release);
         self.publish_held(&state);
-        drop(state);
-        drop(dropped);
-        wakers.into_iter().for_each(Waker::wake);
+        finish(state);
     }
 
     /// Bytes that the pieces in memory take, segments' room not counted.
@@ -331,6 +329,15 @@ impl Log {
     fn publish_held(&self, state: &State) {
         self.held_from.store(state.held_from(), Ordering::Relaxed);
     }
+}
+
+/// Lets go of the lock, and then does what takes long: frees what nobody needs, and wakes those who wait.
+#[cold]
+fn finish(mut state: MutexGuard<'_, State>) {
+    let (freed, wakers) = (std::mem::take(&mut state.freed), state.wake_sleepers());
+    drop(state);
+    drop(freed);
+    wakers.into_iter().for_each(Waker::wake);
 }
 
 impl State {
@@ -361,12 +368,11 @@ impl State {
         self.consumers.iter().flatten().map(keeps_from).min().unwrap_or(u64::MAX)
     }
 
-    /// Copies records to the open piece, or to a new one if there is none or no room. What became free by that.
+    /// Copies records to the open piece, or to a new one if there is none or no room.
     #[inline]
-    fn put(&mut self, records: &[u8]) -> Vec<Bytes> {
-        let mut dropped = Vec::new();
+    fn put(&mut self, records: &[u8]) {
         if self.cut || self.open.used + records.len() > self.open.segment.len() || self.pieces.is_empty() {
-            dropped = self.open_piece(records.len());
+            self.open_piece(records.len());
         }
         // SAFETY: the range ends within the segment, else `open_piece` had made room. This is the only writer, since
         // it holds the log's lock, and no part that was read reaches beyond what was used then (*written-once*).
@@ -379,16 +385,15 @@ impl State {
         let piece = self.pieces.back_mut().expect("a piece was just opened");
         piece.len += records.len();
         piece.db_after = self.db;
-        dropped
     }
 
     /// Takes a record over as a piece of its own.
-    fn put_whole(&mut self, record: Arc<Box<[u8]>>) -> Vec<Bytes> {
+    fn put_whole(&mut self, record: Arc<Box<[u8]>>) {
         let (start, len) = (self.end, record.len());
         self.end += len as u64;
         self.pieces.push_back(Piece { start, at: 0, len, bytes: Bytes::Whole(record), db_after: self.db });
         self.cut = true;
-        self.trim()
+        self.trim();
     }
 
     #[cold]
@@ -397,66 +402,61 @@ impl State {
         let mut select = std::mem::take(&mut self.select);
         select.clear();
         write_select(&mut select, db);
-        // What it frees is freed under the lock: a SELECT opens a segment as seldom as any other record of its size.
-        drop(self.put(&select));
+        self.put(&select);
         self.select = select;
     }
 
     /// Opens a piece with room for `len` bytes, which are no more than are copied.
     #[cold]
-    fn open_piece(&mut self, len: usize) -> Vec<Bytes> {
-        let mut dropped = Vec::new();
+    fn open_piece(&mut self, len: usize) {
         if self.open.used + len > self.open.segment.len() {
-            dropped = self.trim();
+            self.trim();
             let bytes = self.segment_bytes.max(len);
             let fits = |segment: &Arc<Segment>| segment.len() >= bytes;
             let segment = self.spare.pop().filter(fits).unwrap_or_else(|| Segment::new(bytes));
             let full = std::mem::replace(&mut self.open, Open { segment, used: 0 });
-            dropped.extend(self.recycle(Bytes::Segment(full.segment)));
+            self.recycle(Bytes::Segment(full.segment));
         }
         self.cut = false;
         let bytes = Bytes::Segment(Arc::clone(&self.open.segment));
         let at = self.open.used;
         self.pieces.push_back(Piece { start: self.end, at, len: 0, bytes, db_after: self.db });
-        dropped
     }
 
-    /// Lets go of the pieces that are neither needed nor backlog. What is not kept for reuse comes back, to be freed
-    /// without the lock.
-    fn trim(&mut self) -> Vec<Bytes> {
+    /// Lets go of the pieces that are neither needed nor backlog.
+    fn trim(&mut self) {
         let keep_from = self.needed_from().min(self.end.saturating_sub(self.backlog_bytes));
-        let mut dropped = Vec::new();
         while self.pieces.front().is_some_and(|piece| piece.end() <= keep_from) {
             let piece = self.pieces.pop_front().expect("it was just looked at");
-            dropped.extend(self.recycle(piece.bytes));
+            self.recycle(piece.bytes);
         }
         let start = self.start();
         while self.file_starts.front().is_some_and(|file_start| file_start.offset < start) {
             self.file_starts.pop_front();
         }
-        dropped
     }
 
-    /// Keeps a segment for reuse if nobody else holds it and there are not enough; then it comes back.
-    fn recycle(&mut self, bytes: Bytes) -> Option<Bytes> {
-        let Bytes::Segment(mut segment) = bytes else { return Some(bytes) };
-        // `get_mut` sees to it that all reads through other references happened before.
-        Arc::get_mut(&mut segment)?;
-        if self.spare.len() < LOG_SEGMENTS_SPARE_MAX {
-            self.spare.push(segment);
-            return None;
-        }
-        Some(Bytes::Segment(segment))
+    /// Keeps a segment for reuse if nobody else holds it and there are not enough.
+    fn recycle(&mut self, bytes: Bytes) {
+        let bytes = match bytes {
+            Bytes::Segment(mut segment) => {
+                // `get_mut` sees to it that all reads through other references happened before.
+                if Arc::get_mut(&mut segment).is_some() && self.spare.len() < LOG_SEGMENTS_SPARE_MAX {
+                    return self.spare.push(segment);
+                }
+                Bytes::Segment(segment)
+            }
+            whole => whole,
+        };
+        self.freed.push(bytes);
     }
 
-    #[inline]
-    fn wake_all(&mut self) -> Vec<Waker> {
-        if self.wakes_at < self.end { self.wake_sleepers() } else { Vec::new() }
-    }
-
-    #[cold]
+    /// Those who sleep until there is what there is now.
     fn wake_sleepers(&mut self) -> Vec<Waker> {
         let end = self.end;
+        if self.wakes_at >= end {
+            return Vec::new();
+        }
         let sleepers = self.consumers.iter_mut().flatten();
         let woken = sleepers.filter_map(|place| match &place.asleep {
             Some((from, _)) if *from < end => place.asleep.take(),

@@ -13,6 +13,13 @@ pub(crate) struct Span {
     pub(crate) len: usize,
 }
 
+impl Span {
+    #[inline]
+    fn end(self) -> usize {
+        self.start + self.len
+    }
+}
+
 /// A command's arguments, the command's name first. Copying it copies two references; every slice it hands out through
 /// [`get`](Args::get), [`at`](Args::at) and [`iter`](Args::iter) lives as long as the buffer behind it.
 #[derive(Copy, Clone)]
@@ -103,25 +110,29 @@ impl<'a> Args<'a> {
     }
 
     /// The command as it lies in the buffer, if that is byte for byte what [`crate::write_command`] makes of it, as it is
-    /// when a client has sent it alone: so it need not be put together again.
+    /// when a client has sent it with arguments: so it need not be put together again.
     #[inline]
     pub fn as_encoded(self) -> Option<&'a [u8]> {
-        let Source::Spans { buffer, spans } = self.0 else { return None };
-        let first = spans.first()?;
-        let count_digits = digits_of(spans.len());
-        let start = first.start.checked_sub(1 + count_digits + header_bytes(first.len))?;
-        let mut end = start + 1 + count_digits;
-        if !is_count(&buffer[start..end], spans.len()) {
+        let Source::Spans { buffer, spans: spans @ [first, second, ..] } = self.0 else { return None };
+        // Words that were put together lie side by side. What lies apart the decoder found: a line, which has no line's end
+        // in it, or an array, of which it takes lengths in the shortest form only.
+        if second.start == first.end() {
             return None;
         }
+        let header_start = first.start.checked_sub(HEADER_MARKS + digits_of(first.len))?;
+        let start = header_start.checked_sub(ARRAY_MARKS + digits_of(spans.len()))?;
+        if !is_count(&buffer[start..header_start], spans.len()) {
+            return None;
+        }
+        let mut end = start;
         for span in spans {
-            if end + header_bytes(span.len) != span.start || !is_after_header(&buffer[..span.start], span.len)
-            {
+            end = span.end() + CRLF.len();
+            // What the decoder skips without a look.
+            if buffer[span.start - 1] != b'\n' || !matches!(buffer.get(span.end()..end), Some(b"\r\n")) {
                 return None;
             }
-            end = span.start + span.len;
         }
-        (buffer.get(end..end + CRLF.len())? == CRLF).then(|| &buffer[start..end + CRLF.len()])
+        Some(&buffer[start..end])
     }
 
     /// Copies all bytes into one buffer of its own, for a command that has to outlive its input.
@@ -130,9 +141,10 @@ impl<'a> Args<'a> {
     }
 }
 
-/// What stands before an argument besides the digits of its length: the end of the line before, and `$` and `\r\n` of its
-/// own.
-const HEADER_MARKS: usize = 5;
+/// `*` and the end of its line.
+const ARRAY_MARKS: usize = 3;
+/// `$` and the end of its line.
+const HEADER_MARKS: usize = 3;
 
 #[inline]
 fn digits_of(number: usize) -> usize {
@@ -143,45 +155,14 @@ fn digits_of(number: usize) -> usize {
     }
 }
 
-/// Bytes before an argument of this length, from the end of the line before on, in the shortest form.
+/// Whether `line` is `*`, a number in the shortest form, and the line's end.
 #[inline]
-fn header_bytes(len: usize) -> usize {
-    HEADER_MARKS + digits_of(len)
-}
-
-/// Whether the bytes are `*` and a number in the shortest form.
-#[inline]
-fn is_count(bytes: &[u8], number: usize) -> bool {
-    match bytes {
-        [b'*', digit @ b'0'..=b'9'] => usize::from(digit - b'0') == number,
-        [b'*', digits @ ..] => digits == itoa::Buffer::new().format(number).as_bytes(),
+fn is_count(line: &[u8], number: usize) -> bool {
+    match line {
+        [b'*', digit @ b'0'..=b'9', b'\r', b'\n'] => usize::from(digit - b'0') == number,
+        [b'*', digits @ .., b'\r', b'\n'] => digits == itoa::Buffer::new().format(number).as_bytes(),
         _ => false,
     }
-}
-
-/// Whether `before` ends with `\r\n$<len>\r\n`, the number in the shortest form. Lengths of up to three digits are looked
-/// at as one word.
-#[inline]
-fn is_after_header(before: &[u8], len: usize) -> bool {
-    const WORD_BYTES: usize = 8;
-    let digit = |number: usize| b'0' + number as u8;
-    let expected = match len {
-        0..10 => [0, 0, b'\r', b'\n', b'$', digit(len), b'\r', b'\n'],
-        10..100 => [0, b'\r', b'\n', b'$', digit(len / 10), digit(len % 10), b'\r', b'\n'],
-        100..1000 => {
-            [b'\r', b'\n', b'$', digit(len / 100), digit(len / 10 % 10), digit(len % 10), b'\r', b'\n']
-        }
-        _ => {
-            let mut digits = itoa::Buffer::new();
-            let rest =
-                before.strip_suffix(CRLF).and_then(|rest| rest.strip_suffix(digits.format(len).as_bytes()));
-            return rest.is_some_and(|rest| rest.ends_with(b"\r\n$"));
-        }
-    };
-    let Some(last) = before.last_chunk::<WORD_BYTES>() else { return false };
-    // The first of the eight are not of this header, if it is shorter.
-    let unused_bits = u8::BITS as usize * (WORD_BYTES - header_bytes(len));
-    u64::from_le_bytes(*last) >> unused_bits == u64::from_le_bytes(expected) >> unused_bits
 }
 
 impl Index<usize> for Args<'_> {
@@ -402,12 +383,12 @@ mod tests {
     fn what_is_encoded_already_is_found_as_it_lies() {
         let long = "x".repeat(12_345);
         let same = [
-            "*1\r\n$4\r\nPING\r\n".to_owned(),
             "*3\r\n$3\r\nset\r\n$0\r\n\r\n$10\r\n0123456789\r\n".to_owned(),
             format!("*2\r\n$4\r\nECHO\r\n$12345\r\n{long}\r\n"),
             format!("*12\r\n{}", "$1\r\na\r\n".repeat(12)),
         ];
         let other = [
+            "*1\r\n$4\r\nPING\r\n",
             "PING\r\n",
             "PING a b\r\n",
             "*1\r\n$04\r\nPING\r\n",
@@ -415,33 +396,43 @@ mod tests {
             "*2\r\n$4\r\nECHO\r\n$+1\r\na\r\n",
             "*2\r\n$4\r\nECHOxx$1\r\na\r\n",
             "*2\r\n$4\r\nECHO\r\n$1\r\na\rx",
+            "*2\rx$4\r\nECHO\r\n$1\r\na\r\n",
+            "*2\r\n$4\rxECHO\r\n$1\r\na\r\n",
+            "ECHO      a\r\n",
+            "ECHO      a  \n",
+            "ECHO      \"a\"\r\n",
         ];
         let texts = same.iter().map(|text| (&text[..], true)).chain(other.map(|text| (text, false)));
-        for before in ["", "*1\r\n$4\r\n", "*1\r\n$4\r\nPING\r\n"] {
+        for before in ["", "*1\r\n$4\r\nPING\r\n", "ECHO a\r\n"] {
             for (text, is_same) in texts.clone() {
                 let input = [before, text].concat();
-                // As a connection has it whose buffer begins with other commands.
                 let (mut decoder, mut batch) = (crate::Decoder::new(), crate::Batch::new());
-                let decoded = decoder.decode(text.as_bytes(), &crate::DecodeLimits::default(), 1, &mut batch);
-                if decoded.is_err() || batch.is_empty() {
+                let decoded = decoder.decode(input.as_bytes(), &crate::DecodeLimits::default(), 2, &mut batch);
+                let last = if before.is_empty() { 0 } else { 1 };
+                if decoded.is_err() || batch.len() <= last {
                     assert!(!is_same, "{text}");
                     continue;
                 }
-                let args = batch.command(0, text.as_bytes());
-                let start = |arg: &[u8]| arg.as_ptr() as usize - text.as_ptr() as usize + before.len();
-                let spans: Vec<Span> =
-                    args.iter().map(|arg| Span { start: start(arg), len: arg.len() }).collect();
-                let args = Args::from_spans(input.as_bytes(), &spans);
+                let args = batch.command(last, input.as_bytes());
+                assert_eq!(args.as_encoded().is_some(), is_same, "{before}{text}");
                 let mut expected = Vec::new();
                 crate::write_command(&mut expected, args);
-                let found = args.as_encoded();
-                assert!(found.is_none_or(|found| found == expected), "{before}{text}");
-                let mimics = before == "*1\r\n$4\r\n" && text == "PING\r\n";
-                assert!(found.is_some() == is_same || mimics, "{before}{text}");
+                assert!(args.as_encoded().is_none_or(|found| found == expected), "{before}{text}");
+                for part in 1..args.len() {
+                    assert_eq!(args.from(part).as_encoded(), None, "a part is not the whole");
+                    assert_eq!(args.first(part).as_encoded(), None, "a part is not the whole");
+                }
             }
         }
-        assert_eq!(Args::from_slices(&[b"PING"]).as_encoded(), None);
-        assert_eq!(OwnedArgs::new([b"PING"]).as_args().as_encoded(), None);
+        assert_eq!(Args::from_slices(&[b"ECHO", b"a"]).as_encoded(), None);
+        assert_eq!(OwnedArgs::new(["ECHO", "a"]).as_args().as_encoded(), None);
+        // One after the other, a queue's words look like an array by chance.
+        let mut queue = ArgsQueue::default();
+        for words in [&[&b"x"[..], b"*2\r\n$1\r\n"][..], &[b"a", b"", b"\r\n$1\r\nb"], &[b"\r\n"]] {
+            queue.push(Args::from_slices(words));
+            assert_eq!(queue.at(queue.commands.len() - 1).as_encoded(), None);
+        }
+        assert_eq!(queue.at(1).as_encoded(), None);
     }
 
     #[test]

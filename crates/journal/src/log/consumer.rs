@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use super::segment::Bytes;
-use super::{Log, Place};
+use super::{Log, Place, finish};
 
 /// The bytes that were asked for are not in memory (any more): the files may have them.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -179,9 +179,8 @@ impl Consumer {
             place.offset = to;
         }
         self.log.publish_held(&state);
-        let dropped = state.trim();
-        drop(state);
-        drop(dropped);
+        state.trim();
+        finish(state);
     }
 
     /// True if there is something to read at `from` already, or the consumer is [`Gone`]. If not, `waker` is woken once
@@ -207,8 +206,7 @@ impl Drop for Consumer {
             state.consumers.pop();
         }
         self.log.publish_held(&state);
-        let dropped = state.trim();
-        drop(state);
-        drop(dropped);
+        state.trim();
+        finish(state);
     }
 }
