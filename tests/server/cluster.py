@@ -7,7 +7,7 @@ import tempfile
 import time
 
 from etcd import Etcd, lasts
-from harness import Server, check, expect, free_port, wait_until
+from harness import Error, Server, check, expect, free_port, wait_until
 
 OPTIONS = ["--save", "", "--cluster-enabled", "yes"]
 
@@ -85,7 +85,13 @@ class Nodes:
 
     def await_state(self, number, state="ok"):
         wanted = f"cluster_state:{state}"
-        wait_until(lambda: wanted in self.call(number, "CLUSTER", "INFO").decode(), f"{wanted} of node {number}")
+
+        def is_so():
+            answer = self.call(number, "CLUSTER", "INFO")
+            # A replica that loads its primary's data says nothing else.
+            return not isinstance(answer, Error) and wanted in answer.decode()
+
+        wait_until(is_so, f"{wanted} of node {number}")
 
     def lines(self, number):
         """CLUSTER NODES: the words of each line, by the node's id."""

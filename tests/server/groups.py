@@ -16,9 +16,10 @@ class Shard(Nodes):
     def __enter__(self):
         super().__enter__()
         self.await_shards(len(self.ports))
+        self.ids = [self.id(number) for number in range(len(self.ports))]
         expect(self.call(0, "CLUSTER", "ADDSLOTSRANGE", 0, 16383), "OK")
         for number in range(1, len(self.ports)):
-            wait_until(lambda number=number: self.call(number, "CLUSTER", "REPLICATE", self.id(0)) == "OK", "a replica")
+            wait_until(lambda number=number: self.call(number, "CLUSTER", "REPLICATE", self.ids[0]) == "OK", "a replica")
         wait_until(lambda: len(self.record()["in_sync"]) == len(self.ports), "all to be in sync")
         for number in range(len(self.ports)):
             self.await_state(number)
@@ -34,7 +35,7 @@ class Shard(Nodes):
         """The number of the node that leads, as the record has it; None: it is not one that runs."""
         leader = self.record()["primary"]["node"]
         running = (number for number, server in enumerate(self.servers) if server.process.poll() is None)
-        return next((number for number in running if self.id(number) == leader), None)
+        return next((number for number in running if self.ids[number] == leader), None)
 
     def facts(self, number, section):
         with self.servers[number].connect() as client:
