@@ -335,14 +335,16 @@ impl<'r, 'c, 'a> Applying<'r, 'c, 'a> {
     }
 
     fn note_if_ping(&self, record: &Record<'_>) -> bool {
-        let mut pings = 0;
-        record.for_each(|args| {
-            if args.at(0).eq_ignore_ascii_case(b"PING") {
-                pings += 1;
-                self.server.note_replayed_ping(args);
-            }
-        });
-        pings == record.commands()
+        let mut is_ping = false;
+        if record.commands() == 1 {
+            record.for_each(|args| {
+                is_ping = args.at(0).eq_ignore_ascii_case(b"PING");
+                if is_ping {
+                    self.server.note_replayed_ping(args);
+                }
+            });
+        }
+        is_ping
     }
 
     fn pass_on(&mut self, lane: usize, record: &Record<'_>) {
