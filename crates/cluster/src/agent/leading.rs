@@ -23,9 +23,9 @@ pub(super) struct Leading {
     /// Replicas that are about to join. Replies wait for them; each joins when it has all that the log held once
     /// they did: what was acknowledged before is not known to be in it.
     joining: BTreeMap<Member, Option<u64>>,
-    /// Sets that were asked for, with the revision of the shard's record that the transaction compares: while that is
-    /// the newest, they may come to be.
-    proposed: Vec<(u64, Vec<Member>)>,
+    /// Sets, and what is promised of them, that were asked for, with the revision of the shard's record that the transaction
+    /// compares: while that is the newest, they may come to be.
+    proposed: Vec<(u64, Vec<Member>, Promise)>,
     /// When each member of the set was last heard, and caught up.
     reached_us: BTreeMap<Member, u64>,
     gone_since_us: BTreeMap<Member, u64>,
@@ -40,10 +40,17 @@ impl Leading {
     }
 
     /// A transaction was asked for that would make this the set.
-    pub fn proposes(&mut self, revision: u64, set: Vec<Member>) {
-        if !self.proposed.contains(&(revision, set.clone())) {
-            self.proposed.push((revision, set));
+    fn proposes(&mut self, revision: u64, set: Vec<Member>, promise: Promise) {
+        let proposal = (revision, set, promise);
+        if !self.proposed.contains(&proposal) {
+            self.proposed.push(proposal);
         }
+    }
+
+    /// True if others may take it by now that every member of the set has what was acknowledged.
+    fn may_promise(&self, record: &ShardRecord) -> bool {
+        let proposed = self.proposed.iter().map(|(.., promise)| *promise);
+        proposed.chain([record.promise]).any(|promise| promise == Promise::Quorum)
     }
 
     fn is_silent(&self, member: &Member, now_us: u64) -> bool {
@@ -60,11 +67,11 @@ impl Agent {
         if self.leading.epoch != record.epoch {
             self.leading = Leading { epoch: record.epoch, since_us: now_us, ..Leading::default() };
         }
-        self.leading.proposed.retain(|(compared, _)| *compared == revision);
+        self.leading.proposed.retain(|(compared, ..)| *compared == revision);
         self.look_at_set(now_us, &record);
         self.look_at_joining(now_us, &shard, &record);
         let mut awaited = self.could_be_primary(&record);
-        if record.promise == Promise::Nothing && self.identity.promise == Promise::Nothing {
+        if !self.leading.may_promise(&record) && self.identity.promise == Promise::Nothing {
             awaited.retain(|member| !self.leading.is_silent(member, now_us));
         }
         awaited.extend(self.leading.joining.keys().cloned());
@@ -77,7 +84,7 @@ impl Agent {
 
     /// Everybody else who is in the set, or will be if a transaction was carried out whose end is not known.
     fn could_be_primary(&self, record: &ShardRecord) -> BTreeSet<Member> {
-        let proposed = self.leading.proposed.iter().flat_map(|(_, set)| set);
+        let proposed = self.leading.proposed.iter().flat_map(|(_, set, _)| set);
         record.in_sync.iter().chain(proposed).filter(|member| **member != self.me).cloned().collect()
     }
 
@@ -176,7 +183,7 @@ impl Agent {
         if set == record.in_sync && promise == record.promise {
             return None;
         }
-        self.leading.proposes(revision, set.clone());
+        self.leading.proposes(revision, set.clone(), promise);
         let key = Key::Shard(shard);
         let record = ShardRecord { in_sync: set, promise, ..record };
         Some(Due { purpose: Purpose::Set, compares, writes: vec![(key, Some(Record::Shard(record)))] })
