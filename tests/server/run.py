@@ -38,6 +38,7 @@ import scripts  # noqa: F401
 import sentinel_clients  # noqa: F401
 import staleness  # noqa: F401
 import startup  # noqa: F401
+import storm  # noqa: F401
 import tls  # noqa: F401
 from harness import CHECKS, Skip
 

@@ -32,6 +32,7 @@ const USAGE: &str = "\
 Usage: halcyon [/path/to/redis.conf] [--directive value ...] [-]
        halcyon check FILE|DIRECTORY ... [--fix]
        halcyon cluster COMMAND ...
+       halcyon lab COMMAND ...
        halcyon -v or --version
        halcyon -h or --help
 
@@ -42,6 +43,8 @@ is not whole at the end of an append-only file. Its exit code is 0 if all can be
 
 cluster looks after a cluster on etcd: create, status, add-shard, remove-shard, move-slots, rebalance, failover,
 forget; 'halcyon cluster help' tells more.
+
+lab measures servers as clients see them; 'halcyon lab help' tells more.
 
 Examples:
        halcyon
@@ -81,6 +84,16 @@ fn main() -> ExitCode {
         },
         Some(b"cluster") => match cluster_tool::run(&args[1..]) {
             Ok(()) => ExitCode::SUCCESS,
+            Err(text) => {
+                eprintln!("{text}");
+                ExitCode::FAILURE
+            }
+        },
+        Some(b"lab") => match tools::lab::run(&args[1..]) {
+            Ok(text) => {
+                print!("{text}");
+                ExitCode::SUCCESS
+            }
             Err(text) => {
                 eprintln!("{text}");
                 ExitCode::FAILURE
