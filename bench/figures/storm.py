@@ -1,12 +1,13 @@
 """A third of the slots (`--quick`: a ninth) moves while 10,000 connections send 30,000 requests a second: three primaries, and clients
 that follow the rules of Jedis 2.9, Jedis 7, hiredis-vip, redis-py and go-redis (`halcyon lab storm --help`). Each primary gives that
-share of its slots to the next, one after the other: Halcyon by `halcyon cluster move-slots`, who has CLUSTER MIGRATESLOTS by that,
-others by redis-cli's reshard.
+share of its slots to the next, one after the other: Halcyon by `halcyon cluster move-slots`, who has CLUSTER MIGRATESLOTS by that, each
+in ten parts, as people do it; others by redis-cli's reshard, slot by slot.
 
 Latency counts from the instant a request was due, redirects and waiting included. Clients learn where slots are after these have moved
 as well as while they do: what is said of the move counts 5 s more, and of p99 and p99.9 the worse of both. The servers, the generator
 and who moves the slots share CPUs 0 and 1; the generator has precedence, since its own waits are not the servers'. Topology commands'
-CPU is what INFO commandstats says, against all CPU that the servers used.
+CPU is what INFO commandstats says, against all CPU that the servers used; reading and answering them costs as much as for any command, and
+so their share among all commands stands beside it.
 """
 
 import contextlib
@@ -25,6 +26,7 @@ NAME = "storm"
 PRIMARIES = 3
 CONNECTIONS = 10_000
 PER_S = 30_000
+PARTS = 10
 AFTER_S = 5
 MOVE_TIMEOUT_S = 600
 POLL_S = 0.02
@@ -34,6 +36,7 @@ PHASES = ["quiet", "moving", "after"]
 WEIGHTS = {
     "topology_commands_per_s": lambda phase: phase["seconds"],
     "topology_cpu_percent": lambda phase: phase["servers_cpu_percent"] * phase["seconds"],
+    "topology_calls_percent": lambda phase: phase["requests"],
     "servers_cpu_percent": lambda phase: phase["seconds"],
 }
 
@@ -48,6 +51,7 @@ def measure(run):
         run.table.row(f"storm: {share} of the slots has moved after", "s", 1),
         run.table.row("storm: topology commands sent by clients, quiet / moving", "1/s", 1),
         run.table.row("storm: inside topology commands, quiet / moving", "% of the servers' CPU", 2),
+        run.table.row("storm: topology commands among all commands, quiet / moving", "%", 2),
         run.table.row("storm: CPU of all servers, quiet / moving", "% of a CPU", 0),
         run.table.row("storm: MOVED / ASK / errors", "", 0),
     ]
@@ -142,17 +146,20 @@ def owned(server):
 
 def move_slots(program, etcd, servers, source, target, first, last):
     source, target = servers[source], servers[target]
-    if program.is_halcyon:
-        addresses = [f"127.0.0.1:{server.port}" for server in (source, target)]
-        execute(program.path, "cluster", "move-slots", *addresses, f"{first}-{last}", "--cluster-etcd", etcd.endpoints,
-                "--cluster-name", CLUSTER_NAME, "--yes")
-    elif migrates(source):
-        with source.connect() as connection:
-            Ended(connection).call("CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", first, last, "NODE", myself(target)[0])
-    else:
+    if not program.is_halcyon and not migrates(source):
         execute("redis-cli", "--cluster", "reshard", f"127.0.0.1:{source.port}", "--cluster-from", myself(source)[0],
                 "--cluster-to", myself(target)[0], "--cluster-slots", last - first + 1, "--cluster-yes")
-    wait_until_owned(source, target, first, last)
+        return wait_until_owned(source, target, first, last)
+    bounds = [first + (last + 1 - first) * part // PARTS for part in range(PARTS + 1)]
+    for low, end in zip(bounds, bounds[1:]):
+        if program.is_halcyon:
+            addresses = [f"127.0.0.1:{server.port}" for server in (source, target)]
+            execute(program.path, "cluster", "move-slots", *addresses, f"{low}-{end - 1}", "--cluster-etcd", etcd.endpoints,
+                    "--cluster-name", CLUSTER_NAME, "--yes")
+        else:
+            with source.connect() as connection:
+                Ended(connection).call("CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", low, end - 1, "NODE", myself(target)[0])
+        wait_until_owned(source, target, low, end - 1)
 
 
 def migrates(server):

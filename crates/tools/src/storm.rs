@@ -28,6 +28,8 @@ use topology::Reader;
 
 /// Files that are no connection of a client.
 const OTHER_FILES: usize = 50;
+/// Clients begin with one of so many answers to CLUSTER SLOTS: a server may tell each connection nodes in another order.
+const MAPS: usize = 32;
 
 /// Does what the arguments say; the report is returned.
 pub fn run(words: &[String]) -> Outcome {
@@ -37,16 +39,18 @@ pub fn run(words: &[String]) -> Outcome {
     for address in &options.nodes {
         reader.node(*address)?;
     }
-    let map = Waiting::connect(options.nodes[0])?.map(&mut reader, 0)?;
+    let maps: Result<Vec<_>, String> =
+        (0..MAPS).map(|_| Waiting::connect(options.nodes[0])?.map(&mut reader, 0)).collect();
+    let maps = maps?;
     let value = vec![b'x'; options.value_bytes];
-    set_keys(&reader, &map, options.keys, &value, &mut |key| {
+    set_keys(&reader, &maps[0], options.keys, &value, &mut |key| {
         if key % 10_000 < 1_000 {
             tell(&format!("keys are set: {key} of {}", options.keys));
         }
     })?;
     let poll = Poll::new().map_err(|error| format!("epoll: {error}"))?;
     let waker = Waker::new(poll.registry(), Token(WAKER)).map_err(|error| format!("epoll: {error}"))?;
-    let mut load = Load::new(&options, reader, map, poll)?;
+    let mut load = Load::new(&options, reader, &maps, poll)?;
     load.connect(&mut |made| tell(&format!("connections are made: {made}")))?;
     tell(&format!("{} clients, warming up for {} s", options.clients(), options.warm_up_s));
     let (sender, marks) = mpsc::channel();

@@ -374,9 +374,13 @@ impl Client {
         }
         let Some((job, to)) = waits else { return };
         if self.kind == Kind::Jedis2 {
-            // Its thread waits for the lock like all others, the first of them.
+            // Its thread waits for the lock like all others, the first of them; it may have had it, or waited to ask.
             self.held.push_front(job);
-            return self.pass_lock_on(turn);
+            match self.askers.iter().position(|asker| *asker == node) {
+                Some(at) => drop(self.askers.remove(at)),
+                None => self.pass_lock_on(turn),
+            }
+            return;
         }
         match error {
             Some(error) => self.finish(job, Err(format!("no topology of node {node}: {error}")), turn),

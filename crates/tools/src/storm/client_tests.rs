@@ -147,6 +147,19 @@ fn jedis_2_asks_once_for_each_moved() {
 }
 
 #[test]
+fn jedis_2_forgets_who_waits_to_ask_on_a_connection_that_is_lost() {
+    let mut rig = rig(Kind::Jedis2);
+    rig.wants(99);
+    rig.wants(199);
+    rig.answers(0, "-MOVED 99 127.0.0.1:7001");
+    rig.answers(1, "-MOVED 199 127.0.0.1:7002");
+    let lost = rig.act(|client, turn| client.lost(Line::Kept(1), turn));
+    assert_eq!(lost, NOTHING, "the other one has the lock");
+    assert_eq!(rig.tells_slots(Line::Kept(0), [0, 99, 199]), ["1: get 99", "2: get 199"]);
+    assert_eq!(rig.wants(1), ["0: get 1"], "and nobody waits for it any more");
+}
+
+#[test]
 fn jedis_7_asks_once_at_a_time_and_goes_where_it_was_told() {
     let mut rig = rig(Kind::Jedis7);
     assert_eq!(rig.wants(99), ["0: get 99"]);

@@ -42,6 +42,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 const LAST_ANSWERS_NS: u64 = 10 * SECOND_NS;
 const PROGRESS_NS: u64 = 2 * SECOND_NS;
 const SECOND_NS: u64 = 1_000_000_000;
+/// The loop's clock begins here, so that what clients know can be older than the run.
+const BEGIN_NS: u64 = 3_600 * SECOND_NS;
 /// The phase before the first one, which is not reported.
 const WARM_UP: &str = "warm-up";
 
@@ -75,8 +77,13 @@ pub struct Load<'a> {
 }
 
 impl<'a> Load<'a> {
-    /// Clients that all know this map, and no connection yet.
-    pub fn new(options: &'a Options, reader: Reader, map: Rc<Map>, poll: Poll) -> Result<Load<'a>, String> {
+    /// Clients that each know one of these maps, and no connection yet.
+    pub fn new(
+        options: &'a Options,
+        reader: Reader,
+        maps: &[Rc<Map>],
+        poll: Poll,
+    ) -> Result<Load<'a>, String> {
         let timer =
             TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC);
         let timer = timer.map_err(|error| format!("timer: {error}"))?;
@@ -84,15 +91,22 @@ impl<'a> Load<'a> {
         let registered =
             poll.registry().register(&mut SourceFd(&descriptor), Token(TIMER), Interest::READABLE);
         registered.map_err(|error| format!("timer: {error}"))?;
-        let clients: Vec<Client> =
-            (0..options.clients()).map(|at| Client::new(options.kind(at), map.clone(), 0, 0)).collect();
+        let mut random = Rng::with_seed(options.seed);
+        let clients: Vec<Client> = (0..options.clients())
+            .map(|at| {
+                let kind = options.kind(at);
+                // They did not begin at one instant: those who ask now and then do so at different times.
+                let age_ns = random.u64(0..kind.facts().topology_age_max_ns.unwrap_or(1));
+                Client::new(kind, maps[at % maps.len()].clone(), 0, BEGIN_NS - age_ns)
+            })
+            .collect();
         Ok(Load {
             options,
             poll,
             timer,
             armed_for_ns: 0,
             began: Instant::now(),
-            random: Rng::with_seed(options.seed),
+            random,
             value: vec![b'x'; options.value_bytes],
             slots: (0..options.keys).map(|key| slot_of(key_name(key).as_bytes())).collect(),
             reader,
@@ -248,7 +262,7 @@ impl<'a> Load<'a> {
     }
 
     fn now_ns(&self) -> u64 {
-        self.began.elapsed().as_nanos() as u64
+        BEGIN_NS + self.began.elapsed().as_nanos() as u64
     }
 
     /// Does what the time has come for; returns the time.
