@@ -29,7 +29,7 @@ def storm_says_what_is_wrong():
     for words, message in [
         (["lightning"], "halcyon lab has no command 'lightning'"),
         (["storm"], "Say which nodes: --nodes HOST:PORT"),
-        (["storm", "--nodes", "127.0.0.1:1"], "127.0.0.1:1: "),
+        (["storm", "--nodes", "127.0.0.1:1", "--connections", 5], "127.0.0.1:1: "),
         (["storm", "--nodes", "127.0.0.1:1", "--clients", "telnet"], "there is no kind 'telnet'"),
     ]:
         code, text = lab(*words)

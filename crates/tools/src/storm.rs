@@ -20,6 +20,7 @@ use mio::{Poll, Token, Waker};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::lab::Outcome;
+use kind::Kind;
 use load::{Load, WAKER};
 use options::{Options, USAGE};
 use phases::Marks;
@@ -78,8 +79,9 @@ fn tell(line: &str) {
 
 /// Raises the limit of open files as far as needed, or says that it is too low.
 fn allow_files(options: &Options) -> Result<(), String> {
-    // Each client may have one connection more, to ask for the topology.
-    let needed = (options.connections + options.clients() + OTHER_FILES) as u64;
+    // A client of this kind may have one connection more, to ask for the topology.
+    let asks_anew = (0..options.clients()).filter(|client| options.kind(*client) == Kind::HiredisVip).count();
+    let needed = (options.connections + asks_anew + OTHER_FILES) as u64;
     let limit = || getrlimit(Resource::RLIMIT_NOFILE).map_err(|error| format!("open files: {error}"));
     let (soft, hard) = limit()?;
     if soft < needed {
