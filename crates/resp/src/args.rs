@@ -407,7 +407,8 @@ mod tests {
             for (text, is_same) in texts.clone() {
                 let input = [before, text].concat();
                 let (mut decoder, mut batch) = (crate::Decoder::new(), crate::Batch::new());
-                let decoded = decoder.decode(input.as_bytes(), &crate::DecodeLimits::default(), 2, &mut batch);
+                let decoded =
+                    decoder.decode(input.as_bytes(), &crate::DecodeLimits::default(), 2, &mut batch);
                 let last = if before.is_empty() { 0 } else { 1 };
                 if decoded.is_err() || batch.len() <= last {
                     assert!(!is_same, "{text}");
