@@ -32,7 +32,8 @@
 //! 9. Slots and shards are given away by who serves them, who stops before it asks for that, and serves again only
 //!    when it is known that it will not happen: because the record was written since, if need be by itself. A primary
 //!    may not have seen yet what is in etcd. (Slots of a shard of which no node is there can be taken: that is the
-//!    administrator's risk, as is TAKEOVER.)
+//!    administrator's risk, as is TAKEOVER.) The slots of a move are held by who asks for its flip, and nothing else is:
+//!    that transaction ends the move's record as well, so that a move which has ended otherwise cannot flip any more.
 
 mod asking;
 mod commits;

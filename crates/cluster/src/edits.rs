@@ -1,7 +1,11 @@
 //! What administrators change in the records. An edit is made from the newest records: where others were faster, again.
 
+mod moving;
+
+pub use moving::{MOVE_IS_DONE, MOVE_LEFT, Wish};
+
 use crate::ids::{Member, NodeId, ShardId};
-use crate::records::{Key, MoveRecord, MoveState, NodeRecord, Record, ShardRecord};
+use crate::records::{Key, NodeRecord, Record, ShardRecord};
 use crate::slots::SlotRanges;
 use crate::topology::Records;
 
@@ -24,10 +28,17 @@ pub enum Edit {
     Facts(NodeId, NodeRecord),
     /// CLUSTER SET-CONFIG-EPOCH, BUMPEPOCH: the shard's epoch, which must be higher than it was; None: higher than all.
     Epoch(ShardId, Option<u64>),
-    /// Slots are to move from one shard to another.
-    Move(ShardId, SlotRanges, ShardId),
-    /// What is known of a move.
-    MoveState(ShardId, u64, MoveState),
+    /// Slots are to move from this shard to others; asked for at this time.
+    Moves(ShardId, Vec<Wish>, u64),
+    /// The primary of the slots has begun to copy.
+    MoveBegun(ShardId, u64, u64),
+    /// The primary of the slots has given a move up, for this reason.
+    MoveFailed(ShardId, u64, u64, String),
+    /// A move is not to be: of this number, or all of the shard's.
+    CancelMoves(ShardId, Option<u64>, u64),
+    /// A move's slots are the destination's, whose primary has all that is in them: this one. Whoever asks for it has stopped
+    /// serving the slots, and serves them again only when it is known that the move has ended otherwise.
+    Flip(ShardId, u64, Member, u64),
 }
 
 /// What an edit does to the records.
@@ -75,8 +86,15 @@ impl Edit {
             Edit::Forget(node) => forget(records, me, node),
             Edit::Facts(node, facts) => change_facts(records, node, facts),
             Edit::Epoch(shard, epoch) => raise_epoch(records, me, shard, *epoch),
-            Edit::Move(from, slots, to) => begin_move(records, from, slots, to),
-            Edit::MoveState(from, number, state) => change_move(records, from, *number, *state),
+            Edit::Moves(from, wishes, now_ms) => moving::ask(records, from, wishes, *now_ms),
+            Edit::MoveBegun(from, number, now_ms) => {
+                moving::begin(records, me, (from, *number), *now_ms)
+            }
+            Edit::MoveFailed(from, number, now_ms, why) => {
+                moving::fail(records, me, (from, *number), *now_ms, why)
+            }
+            Edit::CancelMoves(from, number, now_ms) => moving::cancel(records, from, *number, *now_ms),
+            Edit::Flip(from, number, to, now_ms) => moving::flip(records, (from, *number), to, *now_ms),
         }
     }
 }
@@ -121,6 +139,14 @@ fn while_there(records: &Records, shard: &ShardId) -> Result<Change, String> {
     Ok(change)
 }
 
+/// Slots of which a move is open stay whose they are until it has ended.
+fn check_not_moving(records: &Records, slots: &SlotRanges) -> Result<(), String> {
+    match moving::moving_slot(records, slots) {
+        Some(slot) => Err(format!("ERR Slot {slot} is moving: see CLUSTER CANCELSLOTMIGRATIONS")),
+        None => Ok(()),
+    }
+}
+
 fn add_slots(records: &Records, shard: &ShardId, slots: &SlotRanges) -> Result<Change, String> {
     let owners = records.slots.0.owners().map_err(wrong)?;
     if let Some(busy) = slots.slots().find(|slot| owners[usize::from(*slot)].is_some()) {
@@ -134,6 +160,7 @@ fn delete_slots(records: &Records, shard: &ShardId, slots: &SlotRanges) -> Resul
     if let Some(other) = slots.slots().find(|slot| owners[usize::from(*slot)] != Some(shard)) {
         return Err(format!("ERR Slot {other} is already unassigned"));
     }
+    check_not_moving(records, slots)?;
     let takes_from = if slots.is_empty() { Vec::new() } else { vec![shard.clone()] };
     let mut change = Change { takes_from, ..Change::default() };
     change.compare_losers(records);
@@ -142,6 +169,7 @@ fn delete_slots(records: &Records, shard: &ShardId, slots: &SlotRanges) -> Resul
 
 fn set_slots(records: &Records, shard: &ShardId, slots: &SlotRanges) -> Result<Change, String> {
     let owners = records.slots.0.owners().map_err(wrong)?;
+    check_not_moving(records, slots)?;
     let mut change = while_there(records, shard)?;
     let losers = slots.slots().filter_map(|slot| owners[usize::from(slot)]).filter(|owner| *owner != shard);
     change.takes_from = losers.cloned().collect();
@@ -275,50 +303,5 @@ fn raise_epoch(
     };
     let record = ShardRecord { epoch, ..record.clone() };
     change.write(records, Key::Shard(shard.clone()), Some(Record::Shard(record)));
-    Ok(change)
-}
-
-fn begin_move(records: &Records, from: &ShardId, slots: &SlotRanges, to: &ShardId) -> Result<Change, String> {
-    let owners = records.slots.0.owners().map_err(wrong)?;
-    if let Some(other) = slots.slots().find(|slot| owners[usize::from(*slot)] != Some(from)) {
-        return Err(format!("ERR Slot {other} is not owned by shard {from}"));
-    }
-    if from == to {
-        return Err("ERR Source and destination are the same shard".to_owned());
-    }
-    let mut change = while_there(records, to)?;
-    change.compare(records, Key::Slots);
-    let of_shard = records.moves.range((from.clone(), 0)..=(from.clone(), u64::MAX));
-    let mut number = 0;
-    for ((_, known), (record, _)) in of_shard {
-        number = number.max(known + 1);
-        let is_running = matches!(record.state, MoveState::Asked | MoveState::Copying | MoveState::Cancelled);
-        if let Some(slot) =
-            slots.slots().find(|slot| is_running && record.slots.slots().any(|other| other == *slot))
-        {
-            return Err(format!("ERR Slot {slot} is moving already"));
-        }
-    }
-    let record =
-        MoveRecord { slots: slots.clone(), to: to.clone(), state: MoveState::Asked, error: String::new() };
-    change.write(records, Key::Move(from.clone(), number), Some(Record::Move(record)));
-    Ok(change)
-}
-
-/// A move that has ended stays as it ended.
-fn change_move(records: &Records, from: &ShardId, number: u64, state: MoveState) -> Result<Change, String> {
-    let (record, _) = records
-        .moves
-        .get(&(from.clone(), number))
-        .ok_or_else(|| format!("ERR Shard {from} has no move {number}"))?;
-    let mut change = Change::default();
-    if record.state == state {
-        return Ok(change);
-    }
-    if matches!(record.state, MoveState::Done | MoveState::Failed) {
-        return Err("ERR That move has ended".to_owned());
-    }
-    let record = MoveRecord { state, ..record.clone() };
-    change.write(records, Key::Move(from.clone(), number), Some(Record::Move(record)));
     Ok(change)
 }

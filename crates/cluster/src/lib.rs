@@ -8,10 +8,12 @@
 //! | [`topology`] | the records as one immutable value |
 //! | [`agent`] | one node's part: events in, actions out |
 //! | [`edits`] | what administrators change |
+//! | [`moves`] | what the ends of a slot move conclude from the records |
 
 pub mod agent;
 pub mod edits;
 pub mod ids;
+pub mod moves;
 pub mod records;
 pub mod slots;
 pub mod topology;

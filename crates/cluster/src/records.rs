@@ -112,6 +112,15 @@ pub struct MoveRecord {
     /// Why it failed; empty: it did not.
     #[serde(default)]
     pub error: String,
+    /// What clients call it: 40 hex digits, drawn.
+    #[serde(default)]
+    pub name: String,
+    /// When it was asked for, by the clock of who was asked.
+    #[serde(default)]
+    pub begun_ms: u64,
+    /// When its state changed last.
+    #[serde(default)]
+    pub changed_ms: u64,
 }
 
 /// How far a move is.
@@ -126,8 +135,15 @@ pub enum MoveState {
     Done,
     /// They have their old one.
     Failed,
-    /// Somebody wants that it ends.
+    /// They have it too, since somebody wanted that.
     Cancelled,
+}
+
+impl MoveState {
+    /// False if it has ended: nothing becomes of it any more.
+    pub fn is_open(self) -> bool {
+        matches!(self, MoveState::Asked | MoveState::Copying)
+    }
 }
 
 /// A key of a cluster's records.

@@ -37,6 +37,12 @@ impl SlotRanges {
         self.0.iter().cloned().flatten()
     }
 
+    /// True if a slot is one of them.
+    pub fn has(&self, slot: u16) -> bool {
+        let after = self.0.partition_point(|range| *range.start() <= slot);
+        after > 0 && self.0[after - 1].contains(&slot)
+    }
+
     /// How many slots there are.
     pub fn count(&self) -> usize {
         self.0.iter().map(|range| range.len()).sum()
@@ -171,6 +177,8 @@ mod tests {
             let ranges = SlotRanges::try_from(text.to_owned()).expect(text);
             assert_eq!(ranges.to_string(), text);
             assert_eq!(SlotRanges::of(ranges.slots()), ranges);
+            let found: Vec<u16> = (0..SLOT_COUNT).filter(|slot| ranges.has(*slot)).collect();
+            assert_eq!(found, ranges.slots().collect::<Vec<_>>());
         }
         for wrong in ["16384", "5-4", "0-5,6", "3,2", "x", "1-", "0-5,5"] {
             assert!(SlotRanges::try_from(wrong.to_owned()).is_err(), "{wrong}");

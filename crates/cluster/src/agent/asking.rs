@@ -155,9 +155,11 @@ impl Agent {
         self.led_shard().is_some_and(|(led, ..)| led == shard)
     }
 
-    /// True if this edit takes slots from the shard that this node leads.
+    /// True if this edit takes slots from the shard that this node leads, which serves them still: who asks for a move's flip
+    /// has seen to that.
     pub(super) fn takes_from_here(&self, ask: AskId) -> bool {
         let asked = self.asked.iter().find(|asked| asked.id == ask);
+        let asked = asked.filter(|asked| !matches!(asked.edit, Edit::Flip(..)));
         let change = asked.map(|asked| self.change(&asked.edit));
         change.is_some_and(|change| {
             change.is_ok_and(|change| change.takes_from.iter().any(|from| self.leads(from)))

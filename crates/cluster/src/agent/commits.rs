@@ -3,7 +3,8 @@
 use super::{Action, AskId, Outcome, TxnId};
 use crate::records::{Key, Record};
 
-/// After a transaction that was refused or whose end is unknown, so long nothing is asked for.
+/// After a transaction whose end is unknown, so long nothing is asked for; after one that was refused, unless something was
+/// written since, which others may have been refused for.
 const PAUSE_US: u64 = 50_000;
 
 /// What a transaction is for.
@@ -45,15 +46,22 @@ pub(super) struct Commits {
     /// The next is made from records of this revision at least.
     from_revision: u64,
     not_before_us: u64,
+    /// The records' revision when the last one was made.
+    made_from: u64,
+    /// That revision, if it was refused.
+    refused_at: Option<u64>,
 }
 
 impl Commits {
     /// Another transaction can be made from records of this revision.
     pub fn is_free(&self, now_us: u64, revision: u64) -> bool {
-        self.in_flight.is_none() && now_us >= self.not_before_us && revision >= self.from_revision
+        let is_time = now_us >= self.not_before_us || self.refused_at.is_some_and(|at| revision > at);
+        self.in_flight.is_none() && is_time && revision >= self.from_revision
     }
 
-    pub fn begin(&mut self, due: Due, out: &mut Vec<Action>) {
+    /// The next transaction, made from records of this revision.
+    pub fn begin(&mut self, due: Due, revision: u64, out: &mut Vec<Action>) {
+        self.made_from = revision;
         self.last += 1;
         let txn = TxnId(self.last);
         self.in_flight = Some((txn, due.purpose));
@@ -63,6 +71,7 @@ impl Commits {
     /// What the transaction was for that has ended.
     pub fn end(&mut self, now_us: u64, txn: TxnId, outcome: Outcome) -> Option<Purpose> {
         let (_, purpose) = self.in_flight.take_if(|(in_flight, _)| *in_flight == txn)?;
+        self.refused_at = (outcome == Outcome::Refused).then_some(self.made_from);
         match outcome {
             Outcome::Committed(revision) => self.from_revision = self.from_revision.max(revision),
             Outcome::Refused | Outcome::Unknown => self.not_before_us = now_us + PAUSE_US,

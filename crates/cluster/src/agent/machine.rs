@@ -484,7 +484,7 @@ impl Agent {
                 let until_us = self.primary_until_us();
                 self.serve_until(until_us, out);
             }
-            self.commits.begin(due, out);
+            self.commits.begin(due, self.records.revision, out);
         }
     }
 
