@@ -178,6 +178,15 @@ pub const SLOT_MOVE_LOG_BYTES_MAX: u64 = 512 * MIB;
 /// What a move may be behind the log when the slots' commands begin to wait for it.
 pub const SLOT_MOVE_FLIP_BYTES_MAX: u64 = 16 * KIB as u64;
 
+/// Moves of slots that are asked for in one command, and so in one transaction of etcd, which has bounds.
+pub const SLOT_MOVES_ASKED_MAX: usize = 60;
+
+/// Moves of slots that a node carries out at once.
+pub const SLOT_MOVES_RUNNING_MAX: usize = 4;
+
+/// Moves of slots whose progress a node remembers.
+pub const SLOT_MOVES_TOLD_MAX: usize = 128;
+
 /// Time that the slots' commands wait at most for a destination that does not answer, in milliseconds.
 pub const SLOT_MOVE_FLIP_MS_MAX: u64 = 1_000;
 

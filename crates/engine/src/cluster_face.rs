@@ -29,6 +29,7 @@ use crate::compat::Compat;
 use crate::config::Config;
 use crate::replication::group::Serves;
 use crate::server::Process;
+use crate::slot_moves::SlotSet;
 
 pub use identity::Identity;
 pub use picture::{Endpoint, Node, Picture, Shard};
@@ -108,6 +109,11 @@ impl ClusterFace {
     /// a replica may serve, others decide.
     pub fn serve_until(&self, mono_us: u64) {
         self.serves.set(mono_us);
+    }
+
+    /// Requests on these slots are refused until it is said otherwise: nobody knows whose they are.
+    pub fn withhold(&self, slots: Option<SlotSet>) {
+        self.change(|standing| standing.withheld = slots);
     }
 
     /// CLUSTER SETSLOT slot MIGRATING node, or IMPORTING.
@@ -297,6 +303,21 @@ impl ClusterFace {
     /// True if the slot's keys come to this node one by one: CLUSTER SETSLOT slot IMPORTING.
     pub fn imports(&self, slot: u16) -> bool {
         self.standing().opened.importing.contains_key(&slot)
+    }
+
+    /// True if slots are given away key by key, and if some are taken so.
+    pub(crate) fn opened_by_hand(&self) -> (bool, bool) {
+        let standing = self.standing();
+        (!standing.opened.migrating.is_empty(), !standing.opened.importing.is_empty())
+    }
+
+    /// The shard that owns a slot, by its place in the topology; a node that is alone owns all.
+    pub(crate) fn owner(&self, slot: u16) -> Option<usize> {
+        let standing = self.standing();
+        match standing.topology() {
+            None => Some(0),
+            Some(_) => standing.owner(slot),
+        }
     }
 
     /// True if the slot is this node's shard's.

@@ -422,7 +422,8 @@ fn refuse(server: &Server, session: &mut Session, info: Result<&CommandInfo, ()>
 pub(crate) fn serve_unserved(server: &Server, worker: &mut Worker, session: &mut Session) {
     while let Some(mut unserved) = worker.unserved.pop() {
         let mut ctx = Ctx::new(server, worker, session, None, None);
-        ctx.hold_patiently(Some(&mut unserved.stripes));
+        let slot = server.keyspace.position(&unserved.key).slot();
+        ctx.hold_patiently(Some(&mut unserved.stripes), Some(slot).filter(|_| server.cluster.enabled));
         blocking::serve(&mut ctx, unserved.db, &unserved.key);
         ctx.settle();
     }
@@ -593,11 +594,8 @@ fn run_locked(
         return Ok(());
     }
 
-    let is_parked = match slot {
-        Some(slot) => server.slot_moves.holds_up(slot),
-        None => locked.as_ref().is_some_and(Locked::covers_all) && server.slot_moves.holds_up_stripes(None),
-    };
-    if is_parked {
+    let covers_all = || locked.as_ref().is_some_and(Locked::covers_all);
+    if server.slot_moves.holds_up(slot, covers_all) {
         worker.held_up = true;
         return Ok(());
     }

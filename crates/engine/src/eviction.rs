@@ -250,8 +250,8 @@ pub(crate) fn evict_one(server: &Server, worker: &mut Worker) -> Attempt {
         Among::All => size.keys,
         Among::Volatile | Among::Soonest => size.expires,
     };
-    let mut sizes = (0..server.keyspace.databases()).map(|db| server.keyspace.size(db, judge.now_ms));
-    if sizes.any(|size| may_go(size) > 0) { Attempt::HeldUp } else { Attempt::Nothing }
+    let sizes = (0..server.keyspace.databases()).map(|db| server.keyspace.size(db, judge.now_ms));
+    if sizes.map(may_go).sum::<usize>() > server.hidden_keys() { Attempt::HeldUp } else { Attempt::Nothing }
 }
 
 /// Removes a key that was chosen, unless it is gone or has become a worse choice since.
@@ -266,7 +266,7 @@ fn remove(server: &Server, judge: &Judge, victim: &Candidate) -> bool {
         return false;
     };
     let is_allowed = judge.policy.among() == Among::All || view.expire_at_ms().is_some();
-    if !is_allowed || judge.worth(view) < victim.worth {
+    if !is_allowed || judge.worth(view) < victim.worth || server.hides(position.slot()) {
         return false;
     }
     locked.remove(db, position, key, judge.now_ms);
@@ -365,6 +365,10 @@ impl Evictor {
                 return;
             }
             let position = keyspace.position(view.key());
+            // Its source goes on sending what is done to it.
+            if server.hides(position.slot()) {
+                return;
+            }
             if self.pool.iter().any(|known| known.position == position && known.db == db) {
                 return;
             }

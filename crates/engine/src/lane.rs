@@ -179,14 +179,15 @@ impl Place for Thread<'_> {
         }
         self.worker.set_now(self.server.clock.now());
         let _long = self.server.keyspace.hold_long();
+        let slot = self.slot.filter(|_| self.server.cluster.enabled);
         let mut ctx = Ctx::new(self.server, self.worker, self.session, None, None);
         if stripes.as_ref().is_none_or(|stripes| !stripes.is_empty()) {
-            ctx.hold_patiently(stripes.as_mut());
+            ctx.hold_patiently(stripes.as_mut(), slot);
         }
         while ctx.server().admit_flags_under_stripes(flags)? {
             ctx.release();
             std::thread::sleep(ROOM_INTERVAL);
-            ctx.hold_patiently(stripes.as_mut());
+            ctx.hold_patiently(stripes.as_mut(), slot);
         }
         match (&self.words, self.command) {
             (Some(words), Some(command)) => {

@@ -56,6 +56,11 @@ impl Reach {
         }
     }
 
+    /// The slot of all keys.
+    pub(crate) fn only_slot(&self) -> Option<u16> {
+        self.slot.filter(|_| !self.crosses)
+    }
+
     /// The slot of the first key.
     #[inline]
     pub(crate) fn slot(&self) -> Option<u16> {

@@ -9,11 +9,13 @@
 //! | [`session`] | one connection: all records, then each change |
 //! | [`plane`] | the loop: events in, actions out |
 //! | [`part`] | what actions do to the server |
+//! | [`moving`] | slots that move from or to this node |
 //! | [`kept`] | what is remembered from one start to the next |
 
 pub mod etcd;
 mod facts;
 mod kept;
+mod moving;
 pub mod options;
 mod part;
 mod plane;

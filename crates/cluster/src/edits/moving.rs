@@ -3,14 +3,13 @@
 //! A move's record is written by every change of its state, and compared by the flip, which ends it in the same transaction. So
 //! whoever has written that a move is over knows that it will not flip, whatever was asked of etcd before.
 
+use base::limits::SLOT_MOVES_ASKED_MAX;
+
 use super::{Change, known_shard, while_there, wrong};
 use crate::ids::{Member, ShardId};
 use crate::records::{Key, MoveRecord, MoveState, Record};
 use crate::slots::SlotRanges;
 use crate::topology::Records;
-
-/// Moves that can be asked for together, since a transaction has its bounds.
-const WISHES_MAX: usize = 60;
 
 /// Ended moves of a shard that are remembered.
 const ENDED_KEPT: usize = 100;
@@ -51,8 +50,8 @@ pub(super) fn ask(
     now_ms: u64,
 ) -> Result<Change, String> {
     known_shard(records, from)?;
-    if wishes.len() > WISHES_MAX {
-        return Err(format!("ERR At most {WISHES_MAX} migrations can be asked for at once"));
+    if wishes.len() > SLOT_MOVES_ASKED_MAX {
+        return Err(format!("ERR At most {SLOT_MOVES_ASKED_MAX} migrations can be asked for at once"));
     }
     let owned = records.slots.0.of(from).cloned().unwrap_or_default();
     let mut change = Change::default();
@@ -185,7 +184,7 @@ pub(super) fn cancel(
     let open = moves_of(records, from).filter(|(known, record)| {
         record.state.is_open() && number.is_none_or(|number| number == *known)
     });
-    for (number, record) in open.take(WISHES_MAX) {
+    for (number, record) in open.take(SLOT_MOVES_ASKED_MAX) {
         write(records, (from, number), record, MoveState::Cancelled, now_ms, &mut change);
     }
     match change.writes.is_empty() {

@@ -237,7 +237,7 @@ pub(crate) fn recheck_slot(ctx: &mut Ctx<'_>, slot: Option<u16>) -> CmdResult {
     let cluster = &ctx.server().cluster;
     let Some(slot) = slot.filter(|slot| cluster.enabled && !cluster.is_served(*slot)) else { return Ok(()) };
     let (standing, session) = (cluster.standing(), ctx.session_ref());
-    if session.importing {
+    if session.importing && ctx.server().takes_from(session, slot) {
         return Ok(());
     }
     let stays = standing.leads(slot)
@@ -251,7 +251,7 @@ pub(crate) fn recheck_slot(ctx: &mut Ctx<'_>, slot: Option<u16>) -> CmdResult {
 
 /// True if the connection sends slots that are being moved here, and these are of them.
 fn is_imported(server: &Server, session: &Session, asked: Asked<'_>) -> bool {
-    let is_coming = |name: &[u8]| server.is_importing(server.keyspace.position(name));
+    let is_coming = |name: &[u8]| server.takes_from(session, server.keyspace.position(name).slot());
     session.importing && asked.names(server).iter().all(|name| is_coming(name))
 }
 

@@ -10,6 +10,10 @@ use cluster::topology::{NO_OWNER, Topology};
 
 use super::picture::{Endpoint, Picture};
 use crate::config::Config;
+use crate::slot_moves::SlotSet;
+
+/// Why slots are withheld.
+const UNDECIDED: &str = "The slot is moving, and etcd has not said whose it is";
 
 /// What the configuration says of how a node answers.
 #[derive(Clone, Copy, Debug, Default)]
@@ -111,6 +115,8 @@ pub(super) struct Standing {
     /// Why nothing is served.
     pub(super) refusal: Option<String>,
     pub(super) opened: Opened,
+    /// Slots that may have been given away.
+    pub(super) withheld: Option<SlotSet>,
     pub(super) manner: Manner,
     /// The ends of redirections by node, without TLS and with it.
     doors: Vec<[String; 2]>,
@@ -124,6 +130,7 @@ impl Standing {
             myself: None,
             refusal: None,
             opened: Opened::default(),
+            withheld: None,
             manner: Manner::of(config),
             doors: Vec::new(),
         }
@@ -191,12 +198,16 @@ impl Standing {
         }
     }
 
+    fn withholds(&self, slot: u16) -> bool {
+        self.withheld.as_ref().is_some_and(|slots| slots.has(slot))
+    }
+
     /// True if this node is the primary of the slot's shard.
     pub(super) fn leads(&self, slot: u16) -> bool {
         self.owns(slot) && self.is_primary()
     }
 
-    fn owner(&self, slot: u16) -> Option<usize> {
+    pub(super) fn owner(&self, slot: u16) -> Option<usize> {
         let owner = self.topology.as_ref()?.owners[usize::from(slot)];
         (owner != NO_OWNER).then_some(usize::from(owner))
     }
@@ -242,7 +253,9 @@ impl Standing {
     /// For each slot, whether requests on its keys are run here whoever sends them.
     pub(super) fn serves_all(&self) -> impl Fn(u16) -> bool + '_ {
         let is_up = self.refusal.is_none() && self.is_up() && self.is_primary();
-        move |slot| is_up && self.owns(slot) && !self.opened.migrating.contains_key(&slot)
+        move |slot| {
+            is_up && self.owns(slot) && !self.opened.migrating.contains_key(&slot) && !self.withholds(slot)
+        }
     }
 
     /// For each slot, whether connections that have sent READONLY may read its keys here.
@@ -268,6 +281,9 @@ impl Standing {
                     let slot = slot_of(name);
                     if let Some(why) = &self.refusal {
                         return Err(Elsewhere::Refused(why.clone()));
+                    }
+                    if self.withholds(slot) && self.leads(slot) {
+                        return Err(Elsewhere::Refused(UNDECIDED.to_owned()));
                     }
                     if !self.is_bound(slot) {
                         return Err(Elsewhere::Unbound);
@@ -333,6 +349,7 @@ impl Standing {
     pub(super) fn redirection(&self, slot: u16) -> Option<Elsewhere> {
         match self.owner(slot) {
             _ if self.refusal.is_some() => self.refusal.clone().map(Elsewhere::Refused),
+            _ if self.leads(slot) && self.withholds(slot) => Some(Elsewhere::Refused(UNDECIDED.to_owned())),
             _ if self.leads(slot) => None,
             Some(owner) if self.leader_of(owner).is_some() => Some(Elsewhere::Moved(slot, owner)),
             _ => Some(Elsewhere::Unbound),

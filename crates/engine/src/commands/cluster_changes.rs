@@ -38,25 +38,25 @@ const SEEN_TIMEOUT: Duration = Duration::from_secs(1);
 const BAD_SLOT: Fault = Fault::Text("ERR Invalid or out of range slot");
 const BAD_ACTION: Fault =
     Fault::Text("ERR Invalid CLUSTER SETSLOT action or number of arguments. Try CLUSTER HELP");
-const NO_MASTER: Fault = Fault::Text("ERR Target node is not a master");
+pub(super) const NO_MASTER: Fault = Fault::Text("ERR Target node is not a master");
 /// What a transaction holds may be what the change waits for.
 const NESTED: Fault = Fault::Text("ERR Command not allowed inside a transaction");
 
 /// This node in the topology that it has.
-struct Place {
+pub(super) struct Place {
     topology: Arc<Topology>,
     at: usize,
 }
 
 impl Place {
     /// None: nobody has told this node of a cluster that it is part of.
-    fn of(server: &Server) -> Option<Place> {
+    pub(super) fn of(server: &Server) -> Option<Place> {
         let topology = server.cluster.topology()?;
         let at = topology.place_of(&own_id(server))?;
         Some(Place { topology, at })
     }
 
-    fn node(&self) -> &Node {
+    pub(super) fn node(&self) -> &Node {
         &self.topology.nodes[self.at]
     }
 
@@ -68,16 +68,16 @@ impl Place {
     }
 }
 
-fn own_id(server: &Server) -> NodeId {
+pub(super) fn own_id(server: &Server) -> NodeId {
     NodeId::new(&server.cluster.identity.node_id).expect("node-id: 40 hex digits")
 }
 
-fn own_shard(server: &Server) -> ShardId {
+pub(super) fn own_shard(server: &Server) -> ShardId {
     ShardId::new(&server.cluster.shard_id()).expect("shard-id: 40 hex digits")
 }
 
 /// The node of this name, and the topology that has it.
-fn find(server: &Server, id: &[u8]) -> Option<(Arc<Topology>, usize)> {
+pub(super) fn find(server: &Server, id: &[u8]) -> Option<(Arc<Topology>, usize)> {
     let topology = server.cluster.topology()?;
     let at = topology.place_of(&NodeId::new(std::str::from_utf8(id).ok()?)?)?;
     Some((topology, at))
@@ -112,7 +112,7 @@ fn ask_then(
     Ok(())
 }
 
-fn ask(ctx: &mut Ctx<'_>, ask: Ask) -> CmdResult {
+pub(super) fn ask(ctx: &mut Ctx<'_>, ask: Ask) -> CmdResult {
     ask_then(ctx, ask, answer_ok)
 }
 
@@ -121,7 +121,7 @@ fn answer_ok(lane: &mut Lane<'_>) -> CmdResult {
     Ok(())
 }
 
-fn slot(arg: &[u8]) -> CmdResult<u16> {
+pub(super) fn slot(arg: &[u8]) -> CmdResult<u16> {
     let number = base::num::parse_i64(arg).and_then(|number| u16::try_from(number).ok());
     number.filter(|slot| *slot < SLOT_COUNT).ok_or(BAD_SLOT)
 }

@@ -38,6 +38,7 @@ pub mod slowlog;
 pub(crate) mod sort;
 pub mod streams;
 pub mod strings;
+pub(crate) mod slot_migrations;
 pub(crate) mod sync_slots;
 pub mod transactions;
 pub mod zsets;

@@ -99,11 +99,8 @@ pub(crate) fn exec(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Cmd
         ctx.come_again();
         return Ok(());
     }
-    let is_parked = match transaction.reach.slot() {
-        Some(slot) => server.slot_moves.holds_up(slot),
-        None => ctx.held().is_some_and(Locked::covers_all) && server.slot_moves.holds_up_stripes(None),
-    };
-    if is_parked {
+    let covers_all = || ctx.held().is_some_and(Locked::covers_all);
+    if server.slot_moves.holds_up(transaction.reach.slot(), covers_all) {
         ctx.release();
         ctx.session().multi = Some(transaction);
         ctx.come_again();

@@ -300,7 +300,7 @@ pub static DIRECTIVES: &[Directive] = &[
     word("client-compat", CLIENT_COMPAT, "auto"),
     int("sentinel-port", 0, PORT, 0),
     text("sentinel-master-name", "mymaster"),
-    memory("cluster-migration-max-bytes-per-second", 0, u64::MAX, 0).awaits("moving slots in one step"),
+    memory("cluster-migration-max-bytes-per-second", 0, u64::MAX, 0),
     word("log-format", LOG_FORMATS, "text").immutable(),
     yes("no-fork").immutable(),
     word("durability", DURABILITIES, "auto"),

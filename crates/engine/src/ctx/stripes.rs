@@ -33,8 +33,9 @@ impl<'a> Ctx<'a> {
         self.locked.is_some()
     }
 
-    /// As [`Ctx::hold`], however long it takes: off the workers only.
-    pub(crate) fn hold_patiently(&mut self, stripes: Option<&mut Vec<usize>>) {
+    /// As [`Ctx::hold`], however long it takes: off the workers only. `slot` is that of all that is touched in the stripes, if
+    /// they are of one.
+    pub(crate) fn hold_patiently(&mut self, stripes: Option<&mut Vec<usize>>, slot: Option<u16>) {
         debug_assert!(self.locked.is_none(), "lock-order: stripes are taken once");
         let (keyspace, moves) = (&self.server.keyspace, &self.server.slot_moves);
         let mut stripes = stripes;
@@ -43,7 +44,7 @@ impl<'a> Ctx<'a> {
                 None => keyspace.lock_all(),
                 Some(stripes) => keyspace.lock_stripes(stripes),
             };
-            if !moves.holds_up_stripes(stripes.as_deref().map(Vec::as_slice)) {
+            if !moves.holds_up_any(stripes.as_deref().map(Vec::as_slice), slot) {
                 self.locked = Some(locked);
                 self.keep_ended();
                 return;
@@ -120,7 +121,7 @@ impl<'a> Ctx<'a> {
         reach.add_command(&self.server.keyspace, info, args, None);
         let is_held = match &mut self.locked {
             _ if reach.stripes.is_empty() => true,
-            _ if self.server.slot_moves.holds_up_stripes(Some(&reach.stripes)) => false,
+            _ if self.server.slot_moves.holds_up_any(Some(&reach.stripes), reach.only_slot()) => false,
             Some(locked) => reach.stripes.iter().all(|stripe| locked.try_add(*stripe)),
             None => self.hold(Some(&mut reach.stripes)),
         };

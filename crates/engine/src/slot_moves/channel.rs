@@ -30,6 +30,8 @@ pub(super) struct Channel<'a> {
     started_us: u64,
     /// Bytes of what the pace is measured by, since `started_us`.
     paced_bytes: u64,
+    /// All answers have to be there by then.
+    until_us: Option<u64>,
 }
 
 impl<'a> Channel<'a> {
@@ -44,11 +46,25 @@ impl<'a> Channel<'a> {
             sent_bytes: 0,
             started_us: server.clock.mono_us(),
             paced_bytes: 0,
+            until_us: None,
         }
     }
 
-    pub(super) fn set_patience(&mut self, patience: Duration) -> Result<(), String> {
-        self.link.set_patience(patience).map_err(|error| error.to_string())
+    /// From now on all may take so long together.
+    pub(super) fn set_deadline(&mut self, limit: Duration) {
+        self.until_us = Some(self.server.clock.mono_us() + limit.as_micros() as u64);
+    }
+
+    /// Waits no longer than until the deadline.
+    fn hurry(&mut self) -> Result<(), String> {
+        let Some(until_us) = self.until_us else { return Ok(()) };
+        match until_us.saturating_sub(self.server.clock.mono_us()) {
+            0 => Err("the destination does not answer in time".to_owned()),
+            left_us => {
+                let left = Duration::from_micros(left_us);
+                self.link.set_patience(left).map_err(|error| error.to_string())
+            }
+        }
     }
 
     /// Sends a command.
@@ -80,6 +96,7 @@ impl<'a> Channel<'a> {
         if self.commands == 0 {
             return Ok(());
         }
+        self.hurry()?;
         self.link.send(&self.window).map_err(|error| format!("cannot send to the destination: {error}"))?;
         self.sent_bytes += self.window.len() as u64;
         self.paced_bytes += self.window.len() as u64;
@@ -120,6 +137,7 @@ impl<'a> Channel<'a> {
             }
             self.input.drain(..at);
             if left > 0 {
+                self.hurry()?;
                 let read = self.link.receive(&mut self.input);
                 read.map_err(|error| format!("cannot read from the destination: {error}"))?;
             }

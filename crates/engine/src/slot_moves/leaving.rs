@@ -46,7 +46,9 @@ impl Server {
             locked.see_expired();
             let mut keys = Vec::new();
             self.keyspace.visit_slot(&locked, 0, first, KEYS_PER_LOCK, &mut |key, _| keys.push(key.to_vec()));
-            if keys.is_empty() {
+            // It may have become this node's meanwhile, or this node a replica, which does what its primary says.
+            let is_wanted = self.cluster.topology().is_some() && self.cluster.owns(slot);
+            if keys.is_empty() || is_wanted || self.replication.following.is_replica() {
                 return;
             }
             for key in &keys {

@@ -24,19 +24,29 @@ mod leaving;
 mod parking;
 mod sending;
 mod slot_set;
+mod told;
+
+use std::sync::atomic::AtomicBool;
 
 use parking_lot::Mutex;
 
-pub use sending::{Flip, Progress, SlotMove};
+pub use sending::{Flip, Flipped, Progress, SlotMove};
 pub use slot_set::{SlotMarks, SlotSet};
+pub use told::Migration;
 
 use import::Import;
+use told::Told;
+pub use import::{ImportView, NOT_YET};
 
 /// What a server knows of slots that move.
 #[derive(Default)]
 pub struct SlotMoves {
     /// Slots whose commands wait, for a moment.
     parked: SlotMarks,
+    /// That moment is over: they are refused.
+    is_overdue: AtomicBool,
+    /// Held by the move that is decided.
+    turn: Mutex<()>,
     /// Slots that are being received.
     importing: SlotMarks,
     imports: Mutex<Vec<Import>>,
@@ -44,6 +54,7 @@ pub struct SlotMoves {
     leaving: Mutex<Vec<SlotSet>>,
     /// How many moves from here want the log.
     senders: Mutex<usize>,
+    told: Told,
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use base::limits::{
     SLOT_MOVE_WINDOW_BYTES,
 };
 use journal::log::{Consumer, Part};
+use parking_lot::MutexGuard;
 use rdb::payload;
 use resp::{Args, Batch, DecodeLimits, Decoder};
 use store::{OwnedEntry, OwnedValue, Position, View};
@@ -77,11 +78,24 @@ impl SlotMove {
 pub trait Flip {
     /// Makes the target the owner, in one transaction. Returns once it is known whether that was done, and, if so, once this
     /// node sends the slots' commands there. The commands wait meanwhile.
-    fn flip(&mut self, task: &SlotMove) -> Result<(), String>;
+    fn flip(&mut self, task: &SlotMove) -> Flipped;
 }
 
-impl<F: FnMut(&SlotMove) -> Result<(), String>> Flip for F {
-    fn flip(&mut self, task: &SlotMove) -> Result<(), String> {
+/// What became of a flip.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Flipped {
+    /// The target owns the slots.
+    Done,
+    /// It does not, and will not by this move.
+    Refused(String),
+    /// This node leads its shard no longer: whose the slots are is not its business.
+    Left(String),
+    /// Nobody knows, and this server ends.
+    Unknown(String),
+}
+
+impl<F: FnMut(&SlotMove) -> Flipped> Flip for F {
+    fn flip(&mut self, task: &SlotMove) -> Flipped {
         self(task)
     }
 }
@@ -97,7 +111,10 @@ impl Server {
         let mut sender = Sender::begin(self, task, Channel::new(self, link))?;
         while sender.copy_some()? {}
         sender.catch_up()?;
-        sender.hand_over(flip)?;
+        let turn = self.slot_moves.turn.lock();
+        // Others may have had theirs for long.
+        sender.catch_up()?;
+        sender.hand_over(flip, turn)?;
         self.leave_slots(task.slots.clone());
         Ok(())
     }
@@ -137,6 +154,8 @@ struct Sender<'a> {
     db: usize,
     /// Where the walk goes on; `None`: it is over.
     next: Option<Position>,
+    /// It is slowed down as the directive says: not while the slots' commands wait.
+    is_paced: bool,
 }
 
 impl<'a> Sender<'a> {
@@ -155,7 +174,8 @@ impl<'a> Sender<'a> {
         let log =
             server.log.retaining_consumer(at, SLOT_MOVE_LOG_BYTES_MAX).map_err(|gone| gone.to_string())?;
         let next = task.slots.next(0).map(Position::first_of_slot);
-        Ok(Sender { server, task, channel, filter: Filter::new(task.slots.clone()), log, at, db: 0, next })
+        let filter = Filter::new(task.slots.clone());
+        Ok(Sender { server, task, channel, filter, log, at, db: 0, next, is_paced: true })
     }
 
     /// Copies some keys; false if there are no more.
@@ -200,17 +220,30 @@ impl<'a> Sender<'a> {
     }
 
     /// Has the slots' commands wait, the destination get the rest, and the owner change.
-    fn hand_over(&mut self, flip: &mut dyn Flip) -> Result<(), String> {
-        self.channel.set_patience(Duration::from_millis(SLOT_MOVE_FLIP_MS_MAX))?;
+    fn hand_over(&mut self, flip: &mut dyn Flip, turn: MutexGuard<'_, ()>) -> Result<(), String> {
+        self.channel.set_deadline(Duration::from_millis(SLOT_MOVE_FLIP_MS_MAX));
+        self.is_paced = false;
         let started_us = self.server.clock.mono_us();
-        let parked = self.server.park(&self.task.slots);
+        let parked = self.server.park(&self.task.slots, turn);
         self.send_log(parked.offset)?;
         self.channel.ask(&[b"CLUSTER", b"SYNCSLOTS", b"READY", self.task.id.as_bytes()])?;
-        let result = flip.flip(self.task);
+        self.task.check()?;
+        let result = match flip.flip(self.task) {
+            Flipped::Done => Ok(()),
+            Flipped::Refused(why) => Err(why),
+            // The destination learns it from the records.
+            Flipped::Left(why) => return Err(why),
+            Flipped::Unknown(why) => {
+                // Nobody touches the slots as long as there are clients.
+                std::mem::forget(parked);
+                return Err(why);
+            }
+        };
         drop(parked);
         let paused_us = self.server.clock.mono_us().saturating_sub(started_us);
         self.task.progress.paused_us.store(paused_us, Relaxed);
         let word: &[u8] = if result.is_ok() { b"DONE" } else { b"CANCEL" };
+        self.channel.set_deadline(Duration::from_millis(SLOT_MOVE_FLIP_MS_MAX));
         // If it is not told, it finds out by itself.
         let told = self.channel.ask(&[b"CLUSTER", b"SYNCSLOTS", word, self.task.id.as_bytes()]);
         if let Err(reason) = told {
@@ -336,10 +369,8 @@ impl<'a> Sender<'a> {
     /// Waits as long as the pace that was asked for wants it.
     fn after_sending(&mut self) -> Result<(), String> {
         self.task.progress.bytes.store(self.channel.sent_bytes, Relaxed);
-        while self
-            .channel
-            .pace(self.server.config.int("cluster-migration-max-bytes-per-second").max(0) as u64)
-        {
+        let wanted = self.server.config.int("cluster-migration-max-bytes-per-second");
+        while self.is_paced && self.channel.pace(wanted.max(0) as u64) {
             self.task.check()?;
         }
         Ok(())

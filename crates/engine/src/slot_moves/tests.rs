@@ -58,8 +58,8 @@ fn there(to: &Shared) -> BTreeMap<String, String> {
     contents(to.lock().expect("a test that goes on").on(1))
 }
 
-fn moved(_: &SlotMove) -> Result<(), String> {
-    Ok(())
+fn moved(_: &SlotMove) -> Flipped {
+    Flipped::Done
 }
 
 fn fill(from: &mut Harness) {
@@ -188,7 +188,7 @@ fn what_is_written_meanwhile_arrives_too() {
         });
         let mut flip = |_: &SlotMove| {
             is_moved.store(true, Relaxed);
-            Ok(())
+            Flipped::Done
         };
         assert_eq!(from.server.move_slots(&task(), &mut flip), Ok(()), "seed {seed}");
         assert_eq!(there(&to), contents(&mut from), "seed {seed}");
@@ -234,7 +234,7 @@ fn who_is_told_no_keeps_its_slots() {
     fill(&mut from);
     let before = contents(&mut from);
     connect(&mut from, &to, |_| Ok(()));
-    let mut refusing = |_: &SlotMove| Err("the slots are somebody else's".to_owned());
+    let mut refusing = |_: &SlotMove| Flipped::Refused("the slots are somebody else's".to_owned());
     let result = from.server.move_slots(&task(), &mut refusing);
     assert_eq!(result, Err("the slots are somebody else's".to_owned()));
     from.server.clear_left_slots();
@@ -344,7 +344,7 @@ fn only_the_commands_of_the_slots_wait_for_the_flip() {
         {
             assert!(!other.on(0).is_held_up(line), "{line}");
         }
-        Ok(())
+        Flipped::Done
     };
     assert_eq!(from.server.move_slots(&task(), &mut flip), Ok(()));
     assert_eq!(flips, 1);

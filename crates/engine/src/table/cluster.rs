@@ -1,7 +1,7 @@
 //! Rows of the cluster commands.
 
 use super::{Categories, Command, Deprecated, Flags, Group};
-use crate::commands::{cluster, cluster_changes, sync_slots};
+use crate::commands::{cluster, cluster_changes, slot_migrations, sync_slots};
 
 const OUTPUT: &[&str] = &["nondeterministic_output"];
 
@@ -175,6 +175,34 @@ const SUBCOMMANDS: &[Command] = &[
         deprecated: Some(Deprecated { since: "5.0.0", replaced_by: "`CLUSTER REPLICAS`" }),
         run: cluster::replicas,
         ..SUB
+    },
+    Command {
+        name: "migrateslots",
+        arity: -4,
+        since: "9.0.0",
+        complexity: "O(N) in the number of slots",
+        summary: "Moves slots of this node to others, each time in one step.",
+        syntax: "<SLOTSRANGE <start-slot end-slot>... NODE node-id>...",
+        run: slot_migrations::migrateslots,
+        ..CHANGE
+    },
+    Command {
+        name: "cancelslotmigrations",
+        arity: 2,
+        since: "9.0.0",
+        complexity: "O(N) in the number of migrations",
+        summary: "Ends what MIGRATESLOTS has begun here; the slots stay.",
+        run: slot_migrations::cancelslotmigrations,
+        ..CHANGE
+    },
+    Command {
+        name: "getslotmigrations",
+        arity: 2,
+        since: "9.0.0",
+        complexity: "O(N) in the number of migrations",
+        summary: "Tells of slots that move from or to this node, and of moves that have ended.",
+        run: slot_migrations::getslotmigrations,
+        ..CHANGE
     },
     Command {
         name: "syncslots",

@@ -11,6 +11,7 @@ use cluster::topology::{Records, Topology};
 
 use super::facts;
 use super::kept::{Kept, Memory};
+use super::moving::Mover;
 use super::options::Options;
 use crate::shared::Shared;
 
@@ -43,7 +44,7 @@ pub trait Part {
     fn park(&mut self);
     /// Run what was held again.
     fn release(&mut self);
-    /// The records may have changed: who is followed may be somewhere else.
+    /// The records may have changed: who is followed may be somewhere else, and slots may have to move.
     fn look_again(&mut self, records: &Records);
     /// Remember what is to be remembered, if it is time to.
     fn keep(&mut self, records: &Records);
@@ -62,6 +63,7 @@ pub struct ServerPart {
     log_epoch: u64,
     followed: Option<Followed>,
     refused: Option<String>,
+    mover: Mover,
 }
 
 /// Who is followed, and where it was when that began.
@@ -78,6 +80,7 @@ impl ServerPart {
         // A log that begins anew is nobody's.
         let log_epoch = if shared.server.log.end() > 0 { memory.log_epoch } else { 0 };
         ServerPart {
+            mover: Mover::new(shared.clone()),
             shared,
             kept: Kept::at(path),
             memory,
@@ -169,6 +172,7 @@ impl Part for ServerPart {
     }
 
     fn look_again(&mut self, records: &Records) {
+        self.mover.look(records, &self.shared.server.cluster_me());
         let Some(followed) = &self.followed else { return };
         let record = records.nodes.get(&followed.primary.node);
         let has_moved = |known: &NodeRecord| {

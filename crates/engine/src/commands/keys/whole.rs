@@ -20,7 +20,9 @@ const WALK_STEP_KEYS: usize = 1024;
 const RANDOM_TRIES_MAX: usize = 100;
 
 pub(crate) fn dbsize(ctx: &mut Ctx<'_>, _args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    reply.int(ctx.server().keyspace.len(ctx.db()) as i64);
+    let server = ctx.server();
+    let hidden = if ctx.db() == 0 { server.hidden_keys() } else { 0 };
+    reply.int(server.keyspace.len(ctx.db()).saturating_sub(hidden) as i64);
     Ok(())
 }
 
@@ -49,7 +51,7 @@ fn matching_keys(
     let mut cursor = 0;
     loop {
         cursor = server.keyspace.scan(held, db, cursor, WALK_STEP_KEYS, now_ms, &mut |key, _| {
-            if pattern == b"*" || glob::matches(pattern, key, false) {
+            if (pattern == b"*" || glob::matches(pattern, key, false)) && !server.hides_key(key) {
                 found.push(key);
             }
         });
@@ -96,7 +98,7 @@ fn scan_keys(
 ) -> (u64, Packed) {
     let mut found = Packed::default();
     let next = server.keyspace.scan(held, db, cursor, options.count, now_ms, &mut |key, view| {
-        if options.wants(view.kind()) && options.matches(key) {
+        if options.wants(view.kind()) && options.matches(key) && !server.hides_key(key) {
             found.push(key);
         }
     });
@@ -130,7 +132,7 @@ pub(crate) fn randomkey(ctx: &mut Ctx<'_>, _args: Args<'_>, reply: &mut Reply<'_
     for _ in 0..RANDOM_TRIES_MAX {
         let mut rng = ctx.rng().fork();
         let Some(key) = server.keyspace.random_key(ctx.held(), db, &mut rng) else { break };
-        if ctx.visit(db, &key, |view| view.is_some()) {
+        if !server.hides_key(&key) && ctx.visit(db, &key, |view| view.is_some()) {
             reply.bulk(&key);
             return Ok(());
         }
@@ -156,7 +158,9 @@ fn first_live_key(server: &Server, held: Option<&Locked<'_>>, db: usize, now_ms:
     let (mut found, mut cursor) = (None, 0);
     loop {
         cursor = server.keyspace.scan(held, db, cursor, WALK_STEP_KEYS, now_ms, &mut |key, _| {
-            found.get_or_insert_with(|| key.to_vec());
+            if found.is_none() && !server.hides_key(key) {
+                found = Some(key.to_vec());
+            }
         });
         if cursor == 0 || found.is_some() {
             return found;
@@ -196,6 +200,7 @@ pub(crate) fn empty(ctx: &mut Ctx<'_>, db: Option<usize>) -> usize {
         ctx.touch_watched(&[*db], &[*db]);
     }
     let removed = ctx.locked_all().flush(db);
+    ctx.server().spoil_imports();
     ctx.notify_databases(&dbs);
     if ctx.server().tracking.any() {
         tracking::invalidate_all(ctx.server(), Some(ctx.worker()));
