@@ -37,6 +37,7 @@ import replication_primary  # noqa: F401
 import scripts  # noqa: F401
 import sentinel_clients  # noqa: F401
 import staleness  # noqa: F401
+import slot_moves  # noqa: F401
 import startup  # noqa: F401
 import storm  # noqa: F401
 import tls  # noqa: F401

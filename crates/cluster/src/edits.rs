@@ -87,9 +87,7 @@ impl Edit {
             Edit::Facts(node, facts) => change_facts(records, node, facts),
             Edit::Epoch(shard, epoch) => raise_epoch(records, me, shard, *epoch),
             Edit::Moves(from, wishes, now_ms) => moving::ask(records, from, wishes, *now_ms),
-            Edit::MoveBegun(from, number, now_ms) => {
-                moving::begin(records, me, (from, *number), *now_ms)
-            }
+            Edit::MoveBegun(from, number, now_ms) => moving::begin(records, me, (from, *number), *now_ms),
             Edit::MoveFailed(from, number, now_ms, why) => {
                 moving::fail(records, me, (from, *number), *now_ms, why)
             }

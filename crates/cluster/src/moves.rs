@@ -35,7 +35,8 @@ impl MoveId {
         let mut words = text.split('-');
         let from = ShardId::new(words.next()?)?;
         let mut number = || words.next()?.parse().ok();
-        let id = MoveId { from, number: number()?, epoch: number()?, revision: number()?, attempt: number()? };
+        let id =
+            MoveId { from, number: number()?, epoch: number()?, revision: number()?, attempt: number()? };
         words.next().is_none().then_some(id)
     }
 }

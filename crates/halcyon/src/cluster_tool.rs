@@ -3,10 +3,10 @@
 //! interrupted says the same again.
 
 mod asking;
+mod following;
 mod plan;
 mod show;
 mod steps;
-mod walking;
 
 use cluster::ids::{NodeId, ShardId};
 use cluster::topology::Records;
@@ -25,6 +25,7 @@ Usage: halcyon cluster COMMAND --cluster-etcd URL[,URL ...] [--cluster-name NAME
        remove-shard SHARD          gives a shard's slots to the others, then forgets its nodes
        move-slots FROM TO SLOTS    moves slots (a number of them, or ranges: 0-99,200) from one shard to another
        rebalance                   has all shards own the same number of slots
+       cancel-moves SHARD          has a shard keep the slots that are moving from it
        failover NODE [--force | --takeover]
                                    makes a replica the primary of its shard
        forget NODE                 removes a node
@@ -32,7 +33,7 @@ Usage: halcyon cluster COMMAND --cluster-etcd URL[,URL ...] [--cluster-name NAME
 SHARD and NODE are ids, or as many digits of one as no other begins with; a NODE may be its address, as HOST:PORT, and a
 SHARD the address of one of its nodes. Directives that count are those of etcd (cluster-etcd-username, cluster-etcd-ca-cert-file
 ...), masteruser and masterauth, and with tls-cluster those of TLS; a node's own file does as well: --config FILE.
---yes does what is planned without asking.
+--yes does what is planned without asking. What moves goes on moving when this program ends: say the same again to see how far it is.
 ";
 
 /// What the command line says.
@@ -118,7 +119,7 @@ async fn carry_out(wanted: &Wanted, steps: &Steps<'_>, records: &Records) -> Res
             if !keep.contains(&added) {
                 keep.push(added);
             }
-            steps.move_all(&plan::balance(records, &keep)).await
+            steps.move_all(|records| plan::balance(records, &keep)).await
         }
         "remove-shard" => {
             let removed = shard(0, "SHARD")?;
@@ -126,18 +127,21 @@ async fn carry_out(wanted: &Wanted, steps: &Steps<'_>, records: &Records) -> Res
             if keep.is_empty() {
                 return Err("No other shard owns slots: there is nobody to take them".to_owned());
             }
-            steps.move_all(&plan::balance(records, &keep)).await?;
+            steps.move_all(|records| plan::balance(records, &keep)).await?;
             steps.forget_shard(&removed).await
         }
         "move-slots" => {
             let (from, to) = (shard(0, "FROM")?, shard(1, "TO")?);
-            let slots = show::slots_of(records, &from, wanted.word(2, "SLOTS")?)?;
-            steps.move_all(&[plan::SlotMove { from, to, slots }]).await
+            let word = wanted.word(2, "SLOTS")?;
+            let slots = show::slots_of(records, &from, word)?;
+            let is_number = word.parse::<usize>().is_ok();
+            steps.move_slots(plan::SlotMove { from, to, slots }, is_number).await
         }
         "rebalance" => {
             let keep: Vec<ShardId> = records.shards.keys().cloned().collect();
-            steps.move_all(&plan::balance(records, &keep)).await
+            steps.move_all(|records| plan::balance(records, &keep)).await
         }
+        "cancel-moves" => steps.cancel_moves(&shard(0, "SHARD")?).await,
         "failover" => steps.fail_over(records, &find_node(records, wanted.word(0, "NODE")?)?, wanted.force),
         "forget" => steps.forget(records, &find_node(records, wanted.word(0, "NODE")?)?).await,
         other => Err(format!("halcyon cluster has no command '{other}'\n\n{USAGE}")),

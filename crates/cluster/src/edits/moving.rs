@@ -43,12 +43,7 @@ pub(super) fn moving_slot(records: &Records, slots: &SlotRanges) -> Option<u16> 
     open.flat_map(|(record, _)| record.slots.slots()).find(|slot| slots.has(*slot))
 }
 
-pub(super) fn ask(
-    records: &Records,
-    from: &ShardId,
-    wishes: &[Wish],
-    now_ms: u64,
-) -> Result<Change, String> {
+pub(super) fn ask(records: &Records, from: &ShardId, wishes: &[Wish], now_ms: u64) -> Result<Change, String> {
     known_shard(records, from)?;
     if wishes.len() > SLOT_MOVES_ASKED_MAX {
         return Err(format!("ERR At most {SLOT_MOVES_ASKED_MAX} migrations can be asked for at once"));
@@ -181,9 +176,8 @@ pub(super) fn cancel(
     now_ms: u64,
 ) -> Result<Change, String> {
     let mut change = Change::default();
-    let open = moves_of(records, from).filter(|(known, record)| {
-        record.state.is_open() && number.is_none_or(|number| number == *known)
-    });
+    let open = moves_of(records, from)
+        .filter(|(known, record)| record.state.is_open() && number.is_none_or(|number| number == *known));
     for (number, record) in open.take(SLOT_MOVES_ASKED_MAX) {
         write(records, (from, number), record, MoveState::Cancelled, now_ms, &mut change);
     }

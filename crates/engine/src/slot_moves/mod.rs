@@ -35,8 +35,8 @@ pub use slot_set::{SlotMarks, SlotSet};
 pub use told::Migration;
 
 use import::Import;
-use told::Told;
 pub use import::{ImportView, NOT_YET};
+use told::Told;
 
 /// What a server knows of slots that move.
 #[derive(Default)]

@@ -372,3 +372,168 @@ fn slots_are_left_in_slices_and_others_hear_of_it() {
     assert!(records.len() > 10);
     from.check("DBSIZE", ":1");
 }
+
+#[test]
+fn what_has_not_flipped_yet_is_not_seen() {
+    let mut to = node();
+    to.on(1).check("SET {d}own v", "+OK");
+    to.on(0).check("CLUSTER SYNCSLOTS START m 15495 15495", "+OK");
+    for n in 0..50 {
+        to.check(&format!("SET {{a}}{n} v"), "+OK");
+    }
+    to.on(1);
+    for (line, expected) in [
+        ("DBSIZE", ":1"),
+        ("KEYS *", "[{d}own]"),
+        ("SCAN 0 COUNT 1000", "[0 [{d}own]]"),
+        ("RANDOMKEY", "{d}own"),
+    ] {
+        to.check(line, expected);
+    }
+    to.check("DEL {d}own", ":1");
+    to.check("RANDOMKEY", "(nil)");
+    to.on(0).check("CLUSTER SYNCSLOTS READY m", "+OK");
+    to.on(1).check("DBSIZE", ":0");
+    to.on(0).check("CLUSTER SYNCSLOTS DONE m", "+OK");
+    to.on(1).check("DBSIZE", ":50");
+    assert_ne!(to.run("RANDOMKEY"), "(nil)");
+}
+
+#[test]
+fn what_has_not_flipped_yet_is_not_evicted() {
+    let mut to = node();
+    to.check("CLUSTER SYNCSLOTS START m 15495 15495", "+OK");
+    for n in 0..50 {
+        to.check(&format!("SET {{a}}{n} v"), "+OK");
+    }
+    to.on(1).check("CONFIG SET maxmemory-policy allkeys-random", "+OK");
+    assert!((0..100).all(|_| !to.evict_one()));
+    to.check("SET {d}own v", "+OK");
+    // Most samples see none but the others.
+    assert!((0..100_000).any(|_| to.evict_one()));
+    to.check("EXISTS {d}own", ":0");
+    assert_eq!(keys_of(&mut to, "a").len(), 50);
+}
+
+#[test]
+fn what_was_flushed_meanwhile_does_not_come_to_count() {
+    let mut to = node();
+    to.check("CLUSTER SYNCSLOTS START m 15495 15495", "+OK");
+    to.check("SET {a}x v", "+OK");
+    to.on(1).check("FLUSHALL", "+OK");
+    to.on(0).check("CLUSTER SYNCSLOTS READY m", "-ERR No such import on this connection");
+    to.disconnect();
+    to.server.clear_left_slots();
+    assert!(to.server.imports().is_empty() && !to.server.slot_moves.importing.any());
+}
+
+#[test]
+fn an_import_that_was_given_up_can_come_again_but_not_by_its_old_connection() {
+    let mut to = node();
+    to.check("CLUSTER SYNCSLOTS START m 15495 15495", "+OK");
+    to.check("SET {a}x v", "+OK");
+    assert!(to.server.settle_import("m", false));
+    to.check("CLUSTER SYNCSLOTS READY m", "-ERR No such import on this connection");
+    to.on(1).check("CLUSTER SYNCSLOTS START m2 15495 15495", "-ERR Slots to be imported hold keys");
+    to.server.clear_left_slots();
+    to.on(1).check("CLUSTER SYNCSLOTS START m2 15495 15495", "+OK");
+    let slots = SlotSet::of([15495..=15495]);
+    let view = ImportView { id: "m2".to_owned(), slots: slots.clone(), is_ready: false };
+    assert_eq!(to.server.imports(), [view]);
+    // What a move had left behind is not looked for in what is coming.
+    to.on(1).check("SET {a}x v", "+OK");
+    to.server.clear_left_behind(&slots);
+    to.server.clear_left_slots();
+    assert_eq!(keys_of(&mut to, "a").len(), 1);
+    to.server.forget_imports();
+    assert!(to.server.imports().is_empty() && !to.server.slot_moves.importing.any());
+    assert_eq!(keys_of(&mut to, "a").len(), 1, "who is primary lets go of them");
+}
+
+/// A key of another slot that shares its lock with that of the tag `a`.
+fn neighbour() -> String {
+    let slot = slot_of(b"a");
+    let is_near = |key: &String| slot_of(key.as_bytes()) != slot && slot_of(key.as_bytes()) / 16 == slot / 16;
+    (0..).map(|n: u32| format!("n{n}")).find(is_near).expect("there are many")
+}
+
+#[test]
+fn slots_that_share_a_lock_with_moved_ones_do_not_wait() {
+    let (mut from, to) = two();
+    from.run("SET {a}text v");
+    connect(&mut from, &to, |_| Ok(()));
+    let (mut other, near) = (Harness::sharing(&from), neighbour());
+    other.run(&format!("SET {near} v"));
+    let mut flip = |_: &SlotMove| {
+        assert!(other.on(0).is_held_up("GET {a}text"));
+        for line in [format!("GET {near}"), format!("EVAL \"return redis.call('GET', KEYS[1])\" 1 {near}")] {
+            assert!(!other.on(1).is_held_up(&line), "{line}");
+        }
+        Flipped::Done
+    };
+    assert_eq!(from.server.move_slots(&task(), &mut flip), Ok(()));
+}
+
+#[test]
+fn commands_that_have_waited_for_long_are_refused_until_the_owner_is_known() {
+    let (mut from, to) = two();
+    from.run("SET {a}text v");
+    connect(&mut from, &to, |_| Ok(()));
+    let mut other = Harness::sharing(&from);
+    let mut flip = |task: &SlotMove| {
+        assert!(other.on(0).is_held_up("GET {a}text"));
+        other.server.refuse_parked(&task.slots);
+        let refused = "-CLUSTERDOWN The slot is moving, and etcd has not said whose it is";
+        other.on(1).check("GET {a}text", refused);
+        other.on(1).check("EVAL \"return 1\" 1 {a}text", refused);
+        other.on(1).check("SET {d}text w", "+OK");
+        Flipped::Refused("nobody knows".to_owned())
+    };
+    assert_eq!(from.server.move_slots(&task(), &mut flip), Err("nobody knows".to_owned()));
+    other.on(1).check("GET {a}text", "v");
+}
+
+#[test]
+fn migrations_are_looked_over_and_asked_of_the_cluster() {
+    let mut node = node();
+    let other = "f".repeat(40);
+    let own = node.server.cluster.identity.node_id.clone();
+    for (line, expected) in [
+        ("", "-ERR wrong number of arguments for 'cluster|migrateslots' command"),
+        ("SLOTSRANGE 0", "-ERR No end slot for final slot range"),
+        ("SLOTSRANGE x 1", "-ERR No slot ranges specified"),
+        ("SLOTSRANGE 0 x", "-ERR Invalid or out of range slot"),
+        ("SLOTSRANGE 0 16384", "-ERR Invalid or out of range slot"),
+        ("SLOTSRANGE 5 0 NODE x", "-ERR Start slot number 5 is greater than end slot number 0."),
+        ("SLOTSRANGE 0 5 3 8 NODE x", "-ERR Slot range 3-8 overlaps with previous range 0-5."),
+        ("SLOTSRANGE 0 5", "-ERR syntax error"),
+        ("SLOTSRANGE 0 5 NODE", "-ERR syntax error"),
+        ("SLOTSRANGE 0 5 FOO x", "-ERR syntax error"),
+        ("NODE x SLOTSRANGE 0 1", "-ERR syntax error"),
+        ("SLOTSRANGE 0 5 NODE xyz", "-ERR Invalid node name: xyz"),
+        (&format!("SLOTSRANGE 0 5 NODE {other}"), &format!("-ERR Unknown node name: {other}")),
+        (&format!("SLOTSRANGE 0 5 NODE {own}"), "-ERR Target node can not be this node."),
+    ] {
+        node.check(&format!("CLUSTER MIGRATESLOTS {line}"), expected);
+    }
+    node.check("CLUSTER CANCELSLOTMIGRATIONS", "-ERR No migrations ongoing");
+    node.check("CLUSTER GETSLOTMIGRATIONS", "[]");
+    let told = Migration {
+        name: "a".repeat(40),
+        is_export: true,
+        slots: "0-5 7-7".to_owned(),
+        target: other,
+        source: own,
+        begun_s: 1,
+        changed_s: 2,
+        state: "success",
+        message: String::new(),
+    };
+    node.server.tell_migrations(vec![told]);
+    let reply = node.run("CLUSTER GETSLOTMIGRATIONS");
+    for part in
+        ["operation EXPORT slot_ranges 0-5 7-7 target_node ff", "create_time :1", "state success message"]
+    {
+        assert!(reply.contains(part), "{reply}");
+    }
+}

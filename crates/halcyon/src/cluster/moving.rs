@@ -172,8 +172,7 @@ fn migrations(records: &Records, own: &ShardId) -> Vec<Migration> {
     let primary = |shard: &ShardId| {
         records.shards.get(shard).map(|(record, _)| record.primary.node.to_string()).unwrap_or_default()
     };
-    let concerned =
-        records.moves.iter().filter(|((from, _), (record, _))| from == own || record.to == *own);
+    let concerned = records.moves.iter().filter(|((from, _), (record, _))| from == own || record.to == *own);
     let mut all: Vec<(u64, u64, Migration)> = concerned
         .map(|((from, number), (record, _))| {
             let ranges = record.slots.ranges().iter();

@@ -1,8 +1,9 @@
 //! Asking nodes for something: a connection, commands, their answers.
 
+use std::fmt;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use cluster::records::NodeRecord;
 use engine::config::Config;
@@ -22,8 +23,20 @@ impl<T: Read + Write> Stream for T {}
 pub enum Answer {
     /// A line, or a number.
     Line(String),
-    /// Texts.
-    Texts(Vec<Vec<u8>>),
+    /// A text.
+    Text(Vec<u8>),
+    /// Several.
+    List(Vec<Answer>),
+}
+
+impl fmt::Display for Answer {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Answer::Line(line) => out.write_str(line),
+            Answer::Text(text) => out.write_str(&String::from_utf8_lossy(text)),
+            Answer::List(all) => all.iter().try_for_each(|one| write!(out, "{one} ")),
+        }
+    }
 }
 
 /// A connection to a node.
@@ -96,21 +109,37 @@ impl Connection {
             (Some('-'), text) => Err(text.to_owned()),
             (Some('*'), count) => {
                 let count: usize = count.parse().map_err(|_| odd())?;
-                let mut texts = Vec::new();
+                let mut all = Vec::new();
                 for _ in 0..count {
-                    let head = self.line()?;
-                    let length: usize =
-                        head.strip_prefix('$').and_then(|text| text.parse().ok()).ok_or_else(odd)?;
-                    let mut text = vec![0; length + 2];
-                    self.stream.read_exact(&mut text)?;
-                    text.truncate(length);
-                    texts.push(text);
+                    all.push(
+                        self.receive()?.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?,
+                    );
                 }
-                Ok(Answer::Texts(texts))
+                Ok(Answer::List(all))
+            }
+            (Some('$'), length) => {
+                let length: usize = length.parse().map_err(|_| odd())?;
+                let mut text = vec![0; length + 2];
+                self.stream.read_exact(&mut text)?;
+                text.truncate(length);
+                Ok(Answer::Text(text))
             }
             _ => return Err(odd()),
         })
     }
+}
+
+/// A name for a move: 40 hex digits, drawn.
+pub fn new_name() -> Result<String, String> {
+    let mut bytes = [0; 20];
+    let filled = std::fs::File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut bytes));
+    filled.map_err(|error| format!("/dev/urandom: {error}"))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// The time by this machine's clock.
+pub fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
 /// Has a node run one command.

@@ -10,8 +10,7 @@ use cluster::topology::Records;
 use engine::config::Config;
 
 use super::plan::{self, SlotMove};
-use super::walking::Walk;
-use super::{asking, show};
+use super::{asking, following, show};
 use crate::cluster::etcd::Etcd;
 
 /// An edit is tried anew so often, where others were faster.
@@ -23,13 +22,10 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(300);
 /// How long a node may take to do what it was asked for.
 const NODE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Characters of a progress bar.
-const BAR_WIDTH: usize = 30;
-
 /// What carries plans out.
 pub struct Steps<'a> {
     etcd: Etcd,
-    config: &'a Config,
+    pub(super) config: &'a Config,
     is_agreed: bool,
 }
 
@@ -65,7 +61,7 @@ impl Steps<'_> {
     }
 
     /// Changes the records, from the newest ones.
-    async fn edit(&self, edit: &Edit) -> Result<(), String> {
+    pub(super) async fn edit(&self, edit: &Edit) -> Result<(), String> {
         // No node has this name.
         let nobody = Member { node: NodeId::new(&"0".repeat(40)).expect("40 digits"), life: Life(0) };
         for _ in 0..TRIES {
@@ -124,25 +120,45 @@ impl Steps<'_> {
         Ok(())
     }
 
-    /// Moves slots, one after the other.
-    pub async fn move_all(&self, moves: &[SlotMove]) -> Result<(), String> {
+    /// Has the cluster move slots, and follows that. Moves that are under way are followed first: `plan` is made from what they
+    /// come to.
+    pub async fn move_all(&self, plan: impl Fn(&Records) -> Vec<SlotMove>) -> Result<(), String> {
+        let under_way = following::open(&self.records().await?);
+        if !under_way.is_empty() {
+            println!("{} moves are under way; they are waited for", under_way.len());
+            self.follow(&under_way).await?;
+        }
+        let moves = plan(&self.records().await?);
         if moves.is_empty() {
             println!("Nothing has to move");
             return Ok(());
         }
-        self.agree(&show::moves(moves))?;
-        let total: usize = moves.iter().map(|it| it.slots.count()).sum();
-        let mut done = 0;
-        for it in moves {
-            let mut walk = Walk::begin(self.config, &self.records().await?, it)?;
-            for slot in it.slots.slots() {
-                show_progress(done, total);
-                walk.take(slot).map_err(|error| format!("\n{error}\nSay the same again to go on"))?;
-                done += 1;
-            }
+        self.agree(&show::moves(&moves))?;
+        let names = self.ask_for(&moves).await?;
+        println!("The cluster moves them, whether this program goes on or not (see status and cancel-moves)");
+        self.follow(&names).await
+    }
+
+    /// `move-slots`; `is_number`: only the number of slots was said.
+    pub async fn move_slots(&self, wanted: SlotMove, is_number: bool) -> Result<(), String> {
+        let (slots, mut names) = following::left_to_ask(&self.records().await?, &wanted, is_number);
+        if slots.is_empty() && names.is_empty() {
+            println!("Nothing has to move");
+            return Ok(());
         }
-        show_progress(done, total);
-        println!();
+        if !slots.is_empty() {
+            let moves = [SlotMove { slots, ..wanted }];
+            self.agree(&show::moves(&moves))?;
+            names.extend(self.ask_for(&moves).await?);
+        }
+        println!("The cluster moves them, whether this program goes on or not (see status and cancel-moves)");
+        self.follow(&names).await
+    }
+
+    /// `cancel-moves`
+    pub async fn cancel_moves(&self, shard: &ShardId) -> Result<(), String> {
+        self.edit(&Edit::CancelMoves(shard.clone(), None, asking::now_ms())).await?;
+        println!("Cancelled: the slots stay where they are");
         Ok(())
     }
 
@@ -178,12 +194,4 @@ impl Steps<'_> {
         println!("Done");
         Ok(())
     }
-}
-
-fn show_progress(done: usize, total: usize) {
-    let filled = done * BAR_WIDTH / total.max(1);
-    let (bar, rest) = ("#".repeat(filled), ".".repeat(BAR_WIDTH - filled));
-    print!("\r[{bar}{rest}] {done} of {total} slots");
-    // Who does not see it does not miss it.
-    let _ = io::stdout().flush();
 }
