@@ -18,6 +18,7 @@ import tempfile
 import time
 
 import faults
+import faults_of_moves  # noqa: F401  (its faults are added)
 import machines
 import network
 

@@ -82,8 +82,13 @@ impl Server {
     pub(crate) fn end_import(&self, session: &mut Session, id: &str, is_ours: bool) -> CmdResult {
         let mut imports = self.slot_moves.imports.lock();
         let is_it = |import: &&mut Import| import.id == id && import.client_id == session.client.id;
-        let import = imports.iter_mut().find(is_it).ok_or(UNKNOWN)?;
-        session.importing = false;
+        let was_importing = std::mem::take(&mut session.importing);
+        let import = match imports.iter_mut().find(is_it) {
+            Some(import) => import,
+            // The records have said so before.
+            None if was_importing => return Ok(()),
+            None => return Err(UNKNOWN),
+        };
         let is_alone = self.cluster.topology().is_none();
         let is_known = is_alone || import.slots.slots().all(|slot| self.cluster.owns(slot));
         if is_ours && !is_known && import.is_ready {
@@ -165,7 +170,7 @@ impl Server {
                 && !self.cluster.owns(slot)
         };
         let left = SlotSet::of(slots.slots().filter(|slot| is_left(*slot)).map(|slot| slot..=slot));
-        if !left.is_empty() && !self.is_leaving(&left) {
+        if !left.is_empty() {
             self.leave_slots(left);
         }
     }

@@ -69,8 +69,13 @@ impl SlotMove {
         self.is_cancelled.store(true, Relaxed);
     }
 
+    /// True if it is to end.
+    pub fn is_cancelled(&self) -> bool {
+        self.is_cancelled.load(Relaxed)
+    }
+
     fn check(&self) -> Result<(), String> {
-        if self.is_cancelled.load(Relaxed) { Err("cancelled".to_owned()) } else { Ok(()) }
+        if self.is_cancelled() { Err("cancelled".to_owned()) } else { Ok(()) }
     }
 }
 

@@ -262,7 +262,8 @@ impl Run {
         loop {
             let result = self.server().move_slots(&self.task, &mut |_: &SlotMove| self.flip(to));
             let is_passing = result.as_ref().is_err_and(|why| why.contains(NOT_YET));
-            if !is_passing || Instant::now() >= until || self.shared.is_stopping() {
+            let is_over = self.task.is_cancelled() || self.shared.is_stopping();
+            if !is_passing || is_over || Instant::now() >= until {
                 return result;
             }
             thread::sleep(RETRY_PAUSE);
