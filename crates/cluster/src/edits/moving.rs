@@ -51,9 +51,9 @@ pub(super) fn ask(records: &Records, from: &ShardId, wishes: &[Wish], now_ms: u6
     let owned = records.slots.0.of(from).cloned().unwrap_or_default();
     let mut change = Change::default();
     change.compare(records, Key::Slots);
-    let mut number = moves_of(records, from).map(|(number, _)| number + 1).max().unwrap_or(0);
+    let first = moves_of(records, from).map(|(number, _)| number + 1).max().unwrap_or(0);
     let mut taken = SlotRanges::default();
-    for wish in wishes {
+    for (number, wish) in (first..).zip(wishes) {
         if wish.to == *from {
             return Err("ERR Target node can not be this node.".to_owned());
         }
@@ -84,7 +84,6 @@ pub(super) fn ask(records: &Records, from: &ShardId, wishes: &[Wish], now_ms: u6
             changed_ms: now_ms,
         };
         change.write(records, Key::Move(from.clone(), number), Some(Record::Move(record)));
-        number += 1;
     }
     forget_old(records, from, &mut change);
     Ok(change)

@@ -13,6 +13,8 @@ use crate::server::Server;
 const WINDOW_COMMANDS: usize = if cfg!(test) { 2 } else { SLOT_MOVE_WINDOW_COMMANDS };
 /// Windows whose answers are not read yet.
 const WINDOWS_MAX: usize = 2;
+/// A move that is slowed down sends so many windows a second, or more.
+const WINDOWS_PER_S: u64 = 10;
 /// A move that is slowed down looks so often whether it is to end.
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 
@@ -21,6 +23,8 @@ pub(super) struct Channel<'a> {
     link: Box<dyn Link>,
     /// The window that is being filled, and the commands in it.
     window: Vec<u8>,
+    /// Bytes with which it is full.
+    window_bytes: usize,
     commands: usize,
     /// The commands of each window that was sent and not answered.
     unanswered: VecDeque<usize>,
@@ -40,6 +44,7 @@ impl<'a> Channel<'a> {
             server,
             link,
             window: Vec::new(),
+            window_bytes: SLOT_MOVE_WINDOW_BYTES,
             commands: 0,
             unanswered: VecDeque::new(),
             input: Vec::new(),
@@ -82,7 +87,7 @@ impl<'a> Channel<'a> {
     }
 
     fn send_if_full(&mut self) -> Result<(), String> {
-        if self.window.len() < SLOT_MOVE_WINDOW_BYTES && self.commands < WINDOW_COMMANDS {
+        if self.window.len() < self.window_bytes && self.commands < WINDOW_COMMANDS {
             return Ok(());
         }
         self.send()?;
@@ -148,6 +153,12 @@ impl<'a> Channel<'a> {
     /// Waits for a moment if more was sent than `bytes_per_s` allows; true if it has to wait for longer.
     pub(super) fn pace(&mut self, bytes_per_s: u64) -> bool {
         let now_us = self.server.clock.mono_us();
+        // Some go each moment: so it is seen soon if the other end is gone.
+        let per_moment = usize::try_from(bytes_per_s / WINDOWS_PER_S).unwrap_or(usize::MAX);
+        self.window_bytes = match bytes_per_s {
+            0 => SLOT_MOVE_WINDOW_BYTES,
+            _ => per_moment.clamp(1, SLOT_MOVE_WINDOW_BYTES),
+        };
         if bytes_per_s == 0 {
             (self.started_us, self.paced_bytes) = (now_us, 0);
             return false;

@@ -228,6 +228,7 @@ impl<'a> Sender<'a> {
     fn hand_over(&mut self, flip: &mut dyn Flip, turn: MutexGuard<'_, ()>) -> Result<(), String> {
         self.channel.set_deadline(Duration::from_millis(SLOT_MOVE_FLIP_MS_MAX));
         self.is_paced = false;
+        self.channel.pace(0);
         let started_us = self.server.clock.mono_us();
         let parked = self.server.park(&self.task.slots, turn);
         self.send_log(parked.offset)?;
