@@ -56,7 +56,10 @@ fn percentile_us(histogram: &[u64; HISTOGRAM_BUCKETS], percent: f64) -> f64 {
 pub(crate) fn keyspace(source: &Source<'_>, fields: &mut Fields) {
     let keyspace = &source.server.keyspace;
     for db in 0..keyspace.databases() {
-        let size = keyspace.size(db, source.now.unix_ms);
+        let mut size = keyspace.size(db, source.now.unix_ms);
+        if db == 0 {
+            size.keys = size.keys.saturating_sub(source.server.hidden_keys());
+        }
         if size.keys > 0 {
             let _ = write!(
                 fields.0,

@@ -390,8 +390,10 @@ fn what_has_not_flipped_yet_is_not_seen() {
     ] {
         to.check(line, expected);
     }
+    assert!(to.run("INFO keyspace").contains("db0:keys=1,"));
     to.check("DEL {d}own", ":1");
     to.check("RANDOMKEY", "(nil)");
+    assert!(!to.run("INFO keyspace").contains("db0"));
     to.on(0).check("CLUSTER SYNCSLOTS READY m", "+OK");
     to.on(1).check("DBSIZE", ":0");
     to.on(0).check("CLUSTER SYNCSLOTS DONE m", "+OK");
