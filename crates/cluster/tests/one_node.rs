@@ -3,9 +3,9 @@
 mod facts;
 
 use cluster::agent::{Action, Agent, Ask, AskId, Event, Identity, Outcome};
-use cluster::edits::Edit;
+use cluster::edits::{Edit, Wish};
 use cluster::ids::{Life, Member, NodeId, ShardId};
-use cluster::records::{Key, Promise};
+use cluster::records::{Key, LiveRecord, MoveState, Promise, Record, ShardRecord};
 use cluster::slots::SlotRanges;
 use cluster::topology::Records;
 
@@ -15,6 +15,8 @@ struct OneNode {
     now_us: u64,
     /// All that was done, in order.
     done: Vec<Action>,
+    /// Before so many changes of who owns what, somebody else makes one.
+    races: usize,
 }
 
 impl OneNode {
@@ -24,7 +26,7 @@ impl OneNode {
         let me = Member { node, life: Life(1) };
         let identity = Identity { kept, ..facts::identity(me, &shard, Promise::Quorum, 1) };
         let facts = facts::record(&shard, "");
-        OneNode { agent: Agent::new(identity, facts), etcd, now_us: 1_000_000, done: Vec::new() }
+        OneNode { agent: Agent::new(identity, facts), etcd, now_us: 1_000_000, done: Vec::new(), races: 0 }
     }
 
     fn see(&mut self, event: Event) {
@@ -35,6 +37,15 @@ impl OneNode {
             for action in out {
                 match &action {
                     Action::Grant | Action::Renew => events.push(Event::LeaseKept { asked_us: self.now_us }),
+                    Action::Commit { txn, writes, .. } if self.races > 0 && changes_slots(writes) => {
+                        self.races -= 1;
+                        let slots = Record::Slots(self.etcd.slots.0.clone());
+                        let revision = self.etcd.revision + 1;
+                        self.etcd.put(Key::Slots, slots.clone(), revision);
+                        // The last is seen first.
+                        events.push(Event::Changed { revision, changes: vec![(Key::Slots, Some(slots))] });
+                        events.push(Event::Ended(*txn, Outcome::Refused));
+                    }
                     Action::Commit { txn, compares, writes } => {
                         assert!(
                             compares.iter().all(|(key, at)| self.etcd.written_at(key) == *at),
@@ -71,6 +82,10 @@ impl OneNode {
             _ => None,
         })
     }
+}
+
+fn changes_slots(writes: &[(Key, Option<Record>)]) -> bool {
+    writes.iter().any(|(key, _)| *key == Key::Slots)
 }
 
 #[test]
@@ -197,4 +212,51 @@ fn a_node_that_was_forgotten_serves_nothing_until_it_is_let_in_again() {
     node.run_ms(3_000);
     assert_eq!(node.answer(7), Some(Ok(())));
     assert!(node.etcd.nodes.contains_key(&name) && node.etcd.is_live(node.agent.member()));
+}
+
+/// A shard of another node, which is there.
+fn add_shard(node: &mut OneNode) -> (ShardId, Member) {
+    let shard = ShardId::new(&"e".repeat(40)).expect("40 digits");
+    let primary = Member { node: NodeId::new(&"f".repeat(40)).expect("40 digits"), life: Life(1) };
+    let in_sync = vec![primary.clone()];
+    let record =
+        ShardRecord { epoch: 1, primary: primary.clone(), in_sync, promise: Promise::Nothing, began_at: 0 };
+    let changes = vec![
+        (Key::Node(primary.node.clone()), Record::Node(facts::record(&shard, ""))),
+        (Key::Live(primary.node.clone()), Record::Live(LiveRecord { life: primary.life })),
+        (Key::Shard(shard.clone()), Record::Shard(record)),
+    ];
+    let revision = node.etcd.revision + 1;
+    for (key, record) in &changes {
+        node.etcd.put(key.clone(), record.clone(), revision);
+    }
+    let changes = changes.into_iter().map(|(key, record)| (key, Some(record))).collect();
+    node.see(Event::Changed { revision, changes });
+    (shard, primary)
+}
+
+fn parks(node: &OneNode) -> usize {
+    node.done.iter().filter(|action| matches!(action, Action::Park)).count()
+}
+
+#[test]
+fn a_move_flips_at_once_however_many_others_change_slots_and_holds_nothing_else_up() {
+    let mut node = started();
+    let own = node.etcd.shards.keys().next().cloned().expect("the node's own shard");
+    let (other, primary) = add_shard(&mut node);
+    let all = SlotRanges::of(0..16_384);
+    node.see(Event::Asked(AskId(1), Ask::Edit(Edit::AddSlots(own.clone(), all))));
+    node.run_ms(200);
+    let wish = Wish { name: String::new(), slots: SlotRanges::of(5..10), to: other.clone() };
+    node.see(Event::Asked(AskId(2), Ask::Edit(Edit::Moves(own.clone(), vec![wish], 1))));
+    node.see(Event::Asked(AskId(3), Ask::Edit(Edit::MoveBegun(own.clone(), 0, 2))));
+    node.races = 5;
+    node.see(Event::Asked(AskId(4), Ask::Edit(Edit::Flip(own.clone(), 0, primary, 3))));
+    assert_eq!([2, 3, 4].map(|ask| node.answer(ask)), [Some(Ok(())), Some(Ok(())), Some(Ok(()))]);
+    assert_eq!((node.races, parks(&node)), (0, 0));
+    assert_eq!(node.etcd.slots.0.of(&other), Some(&SlotRanges::of(5..10)));
+    assert_eq!(node.etcd.moves[&(own.clone(), 0)].0.state, MoveState::Done);
+    // What gives slots away otherwise holds everything up first.
+    node.see(Event::Asked(AskId(5), Ask::Edit(Edit::SetSlots(other, SlotRanges::of([10])))));
+    assert_eq!((node.answer(5), parks(&node)), (Some(Ok(())), 1));
 }

@@ -147,3 +147,70 @@ pub fn left_to_ask(records: &Records, wanted: &SlotMove, is_number: bool) -> (Sl
     };
     (SlotRanges::of(left), names)
 }
+
+#[cfg(test)]
+mod tests {
+    use cluster::records::{Key, Record};
+    use cluster::slots::SlotMap;
+
+    use super::*;
+
+    fn shard(digit: &str) -> ShardId {
+        ShardId::new(&digit.repeat(40)).expect("40 digits")
+    }
+
+    fn slots(text: &str) -> SlotRanges {
+        SlotRanges::try_from(text.to_owned()).expect("ranges")
+    }
+
+    /// `a` owns 0 to 99 but for 0 to 4, which have moved to `b`; 5 to 9 are moving there.
+    fn halfway() -> Records {
+        let mut records = Records::default();
+        let mut map = SlotMap::default();
+        map.assign(5..100, Some(&shard("a"))).expect("one owner each");
+        map.assign(0..5, Some(&shard("b"))).expect("one owner each");
+        records.put(Key::Slots, Record::Slots(map), 1);
+        for (number, ranges, state) in [(0, "0-4", MoveState::Done), (1, "5-9", MoveState::Copying)] {
+            let record = MoveRecord {
+                slots: slots(ranges),
+                to: shard("b"),
+                state,
+                error: String::new(),
+                name: number.to_string(),
+                begun_ms: 1,
+                changed_ms: 2,
+            };
+            records.put(Key::Move(shard("a"), number), Record::Move(record), 2);
+        }
+        records
+    }
+
+    #[test]
+    fn who_says_the_same_again_goes_on() {
+        let wanted = |text| SlotMove { from: shard("a"), to: shard("b"), slots: slots(text) };
+        let moving = vec![(shard("a"), 1)];
+        for (text, left, names) in [
+            ("0-19", "10-19", &moving),
+            ("0-9", "", &moving),
+            ("0-4", "", &Vec::new()),
+            ("9-10", "10", &moving),
+            ("20-29", "20-29", &Vec::new()),
+        ] {
+            assert_eq!(left_to_ask(&halfway(), &wanted(text), false), (slots(left), names.clone()), "{text}");
+        }
+        // So many slots: those that move already are among them.
+        assert_eq!(left_to_ask(&halfway(), &wanted("5-14"), true), (slots("10-14"), moving.clone()));
+        assert_eq!(left_to_ask(&halfway(), &wanted("5-7"), true), (slots(""), moving));
+        assert_eq!(open(&halfway()), [(shard("a"), 1)]);
+    }
+
+    #[test]
+    fn what_has_not_moved_is_told() {
+        let records = halfway();
+        let all: Vec<&MoveRecord> = records.moves.values().map(|(record, _)| record).collect();
+        assert_eq!(came_to(&all[..1]), Ok(()));
+        let failed = MoveRecord { state: MoveState::Failed, error: "why".to_owned(), ..all[1].clone() };
+        let told = came_to(&[all[0], &failed]).expect_err("one has failed");
+        assert!(told.starts_with("Slots 5-9 have not moved to shard bbbbbbbb: why\n"), "{told}");
+    }
+}

@@ -62,6 +62,10 @@ pub fn status(records: &Records) -> String {
         }
     }
     for ((from, number), (record, _)) in &records.moves {
+        let is_last = !records.moves.contains_key(&(from.clone(), number + 1));
+        if !record.state.is_open() && !is_last {
+            continue;
+        }
         let state = match record.state {
             MoveState::Asked => "waits",
             MoveState::Copying => "copies",
