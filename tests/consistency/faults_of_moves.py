@@ -118,3 +118,17 @@ def slot_move_and_cut(cluster, rng):
         return f"{node.name} cut from {[each.name for each in others]}"
 
     return then(cluster, rng, act)
+
+
+def came_to(cluster):
+    """How moves have ended, as the nodes remember them: a count by state."""
+    states = {}
+    for node in cluster.nodes:
+        words = (cluster.call(node, "CLUSTER", "GETSLOTMIGRATIONS") or "").splitlines()
+        fields = list(zip(words, words[1:], strict=False))
+        names = [value for name, value in fields if name == "name"]
+        states.update(zip(names, [value for name, value in fields if name == "state"], strict=False))
+    counts = {}
+    for state in states.values():
+        counts[state] = counts.get(state, 0) + 1
+    return counts

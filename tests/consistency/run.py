@@ -18,7 +18,7 @@ import tempfile
 import time
 
 import faults
-import faults_of_moves  # noqa: F401  (its faults are added)
+import faults_of_moves
 import machines
 import network
 
@@ -128,6 +128,9 @@ def play(cluster, clients, rng, options, number):
 def conclude(cluster, clients):
     """Judges the whole; returns how much is wrong."""
     found = clients.judge()
+    moves = faults_of_moves.came_to(cluster)
+    if moves:
+        print("slot moves:", ", ".join(f"{count} {state}" for state, count in moves.items()), flush=True)
     wrong = found.pop("wrong") + cluster.panics()
     print("clients:", ", ".join(f"{count} {what}" for what, count in found.items()), flush=True)
     for each in wrong:

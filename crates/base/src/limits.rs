@@ -178,6 +178,10 @@ pub const SLOT_MOVE_LOG_BYTES_MAX: u64 = 512 * MIB;
 /// What a move may be behind the log when the slots' commands begin to wait for it.
 pub const SLOT_MOVE_FLIP_BYTES_MAX: u64 = 16 * KIB as u64;
 
+/// The same where writers, of other slots too, are so fast that it does not come to that little by itself.
+pub const SLOT_MOVE_FLIP_BYTES_LAST: u64 = 4 * MIB;
+const _: () = assert!(SLOT_MOVE_FLIP_BYTES_MAX <= SLOT_MOVE_FLIP_BYTES_LAST);
+
 /// Moves of slots that are asked for in one command, and so in one transaction of etcd, which has bounds.
 pub const SLOT_MOVES_ASKED_MAX: usize = 60;
 

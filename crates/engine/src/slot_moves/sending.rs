@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use base::limits::{
-    SLOT_MOVE_FLIP_BYTES_MAX, SLOT_MOVE_FLIP_MS_MAX, SLOT_MOVE_LOG_BYTES_MAX, SLOT_MOVE_PATIENCE_MS,
-    SLOT_MOVE_WINDOW_BYTES,
+    SLOT_MOVE_FLIP_BYTES_LAST, SLOT_MOVE_FLIP_BYTES_MAX, SLOT_MOVE_FLIP_MS_MAX, SLOT_MOVE_LOG_BYTES_MAX,
+    SLOT_MOVE_PATIENCE_MS, SLOT_MOVE_WINDOW_BYTES,
 };
 use journal::log::{Consumer, Part};
 use parking_lot::MutexGuard;
@@ -214,13 +214,16 @@ impl<'a> Sender<'a> {
 
     /// Sends what is in the log by now, until little more comes.
     fn catch_up(&mut self) -> Result<(), String> {
+        let mut allowed = SLOT_MOVE_FLIP_BYTES_MAX;
         loop {
             self.task.check()?;
             self.send_log(self.server.log.end())?;
             self.channel.settle()?;
-            if self.server.log.end() - self.at <= SLOT_MOVE_FLIP_BYTES_MAX {
+            if self.server.log.end() - self.at <= allowed {
                 return Ok(());
             }
+            // Most of the log may be about other slots: reading that takes little time.
+            allowed = (allowed + allowed / 16).min(SLOT_MOVE_FLIP_BYTES_LAST);
         }
     }
 
