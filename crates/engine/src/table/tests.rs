@@ -67,7 +67,9 @@ fn arity_agrees_with_the_syntax() {
             continue;
         }
         let least = (first + min) as i64;
-        assert_eq!(least, arity.abs(), "{name}: {}", info.spec.syntax);
+        // Valkey's looks itself for what is missing, and says which words.
+        let says_more = name == "cluster|migrateslots" && arity.abs() < least;
+        assert!(least == arity.abs() || says_more, "{name}: {least} words: {}", info.spec.syntax);
         // QUIT takes whatever follows it, and ignores it.
         let is_fixed = max == Some(min) && name != "quit";
         assert_eq!(arity > 0, is_fixed, "{name}: {} is of fixed length", info.spec.syntax);
