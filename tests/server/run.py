@@ -29,6 +29,7 @@ import no_fork  # noqa: F401
 import no_fork_paths  # noqa: F401
 import persistence  # noqa: F401
 import placement  # noqa: F401
+import publish  # noqa: F401
 import quorum  # noqa: F401
 import replication_faults  # noqa: F401
 import replication_replica  # noqa: F401

@@ -106,10 +106,9 @@ impl Session {
     /// Shows other threads what it has subscribed to.
     pub(crate) fn tell_subscriptions(&self) {
         let count = |space| self.subscriptions.as_ref().map_or(0, |all| all.names(space).len() as u32);
-        let [channels, patterns, shard_channels] = Space::ALL.map(count);
-        self.client.channels.store(channels, Relaxed);
-        self.client.patterns.store(patterns, Relaxed);
-        self.client.shard_channels.store(shard_channels, Relaxed);
+        self.client.channels.store(count(Space::Channel) + count(Space::NodeChannel), Relaxed);
+        self.client.patterns.store(count(Space::Pattern) + count(Space::NodePattern), Relaxed);
+        self.client.shard_channels.store(count(Space::Shard), Relaxed);
     }
 
     /// Ends its watches.

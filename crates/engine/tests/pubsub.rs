@@ -1,5 +1,8 @@
 //! Publish and subscribe, and keyspace notifications.
 
+use std::sync::{Arc, Mutex};
+
+use engine::pubsub::{Space, deliver_from_node};
 use engine::testing::Harness;
 
 #[test]
@@ -28,6 +31,58 @@ fn messages_reach_channels_patterns_and_shard_channels() {
     harness.on(3).check("UNSUBSCRIBE a", ">[unsubscribe a :0]");
     harness.on(0).check("PUBSUB CHANNELS", "[]");
     harness.on(0).check("PUBSUB NUMPAT", ":0");
+}
+
+#[test]
+fn other_nodes_are_told_what_was_published_here_and_nothing_else() {
+    let mut harness = Harness::with_config(&[("notify-keyspace-events", "KEA")]);
+    let told = Arc::new(Mutex::new(String::new()));
+    let tells = told.clone();
+    harness.server.channels.span_nodes(Box::new(move |space, name, is_wanted| {
+        let (kind, name) = (if space == Space::Pattern { "p" } else { "c" }, String::from_utf8_lossy(name));
+        let sign = if is_wanted { "+" } else { "-" };
+        tells.lock().expect("no panic").push_str(&format!("{sign}{kind}:{name} "));
+    }));
+    harness.on(1).check("HELLO 3 SETNAME node", &harness_hello(2));
+    for line in
+        ["REPLCONF halcyon-listen cnews", "REPLCONF halcyon-listen p*", "REPLCONF halcyon-listen pn?ws"]
+    {
+        harness.on(1).check(line, "+OK");
+    }
+    harness.on(1).check("REPLCONF halcyon-listen xnews", "-ERR syntax error");
+    // Nodes are nobody's subscribers.
+    harness.on(0).check("PUBLISH news hello", ":0");
+    let received = harness.on(1).received();
+    for one in [">[message news hello]", ">[pmessage * news hello]", ">[pmessage n?ws news hello]"] {
+        assert_eq!(received.matches(one).count(), 1, "{received}");
+    }
+    for (line, expected) in
+        [("PUBSUB NUMSUB news", "[news :0]"), ("PUBSUB NUMPAT", ":0"), ("PUBSUB CHANNELS", "[]")]
+    {
+        harness.on(0).check(line, expected);
+    }
+    // What happens to keys, and what other nodes say, is not for them.
+    harness.on(0).check("SET key 1", "+OK");
+    harness.on(2).check("SUBSCRIBE news", "[subscribe news :1]");
+    harness.on(2).check("PSUBSCRIBE n*", "[psubscribe n* :2]");
+    let server = harness.server.clone();
+    deliver_from_node(&server, Space::Channel, b"news", b"news", b"afar");
+    deliver_from_node(&server, Space::Pattern, b"n*", b"news", b"afar");
+    deliver_from_node(&server, Space::Pattern, b"other*", b"news", b"afar");
+    assert_eq!(harness.on(2).received(), "[message news afar] [pmessage n* news afar]");
+    assert_eq!(harness.on(1).received(), "");
+    harness.on(0).check("PUBLISH news both", ":2");
+    assert_eq!(harness.on(2).received(), "[message news both] [pmessage n* news both]");
+    assert!(!harness.on(1).received().is_empty());
+    for line in ["REPLCONF halcyon-unlisten cnews", "REPLCONF halcyon-unlisten p*"] {
+        harness.on(1).check(line, "+OK");
+    }
+    harness.on(0).check("PUBLISH news again", ":2");
+    assert_eq!(harness.on(1).received(), ">[pmessage n?ws news again]");
+    harness.on(3).check("SUBSCRIBE news", "[subscribe news :1]");
+    harness.on(3).check("RESET", "+RESET");
+    harness.on(2).check("RESET", "+RESET");
+    assert_eq!(*told.lock().expect("no panic"), "+c:news +p:n* -c:news -p:n* ");
 }
 
 fn harness_hello(id: u64) -> String {

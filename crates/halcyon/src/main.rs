@@ -15,6 +15,7 @@ mod no_fork;
 mod outgoing;
 mod persistence;
 mod placement;
+mod relays;
 mod replication;
 mod serve;
 mod shared;

@@ -4,7 +4,7 @@ use resp::Proto;
 
 use crate::args::Args;
 use crate::ctx::Ctx;
-use crate::fault::CmdResult;
+use crate::fault::{CmdResult, Fault};
 use crate::propagation::LogReader;
 use crate::pubsub::Space;
 use crate::reply::Reply;
@@ -93,8 +93,11 @@ fn tell(reply: &mut Reply<'_>, word: &str, name: Option<&[u8]>, count: usize) {
 
 /// PUBLISH channel message
 pub(crate) fn publish(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
-    let receivers = ctx.publish(Space::Channel, &args[1], &args[2]);
-    tell_replicas(ctx, args);
+    let receivers = ctx.publish_everywhere(&args[1], &args[2]);
+    // Those who have subscribed at another node of a cluster are told by way of its own subscriptions, replica or not.
+    if !ctx.server().channels.spans_nodes() {
+        tell_replicas(ctx, args);
+    }
     reply.int(receivers as i64);
     Ok(())
 }
@@ -111,6 +114,21 @@ pub(crate) fn spublish(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>)
     let receivers = ctx.publish(Space::Shard, &args[1], &args[2]);
     tell_replicas(ctx, args);
     reply.int(receivers as i64);
+    Ok(())
+}
+
+/// REPLCONF halcyon-listen name, or halcyon-unlisten: another node of the cluster wants, or does not any more, what PUBLISH says here to
+/// a channel (`c` and its name), or to those of a pattern (`p` and that).
+pub(crate) fn listen(ctx: &mut Ctx<'_>, wanted: &[u8], is_wanted: bool) -> CmdResult {
+    let (space, name) = match wanted.split_first() {
+        Some((b'c', name)) => (Space::NodeChannel, name),
+        Some((b'p', name)) => (Space::NodePattern, name),
+        _ => return Err(Fault::SYNTAX),
+    };
+    match is_wanted {
+        true => ctx.subscribe(space, name),
+        false => ctx.unsubscribe(space, name),
+    };
     Ok(())
 }
 
@@ -137,7 +155,7 @@ pub(crate) fn shardchannels(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply
 
 fn list(ctx: &mut Ctx<'_>, space: Space, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     if args.len() > 3 {
-        return Err(crate::fault::Fault::wrong_subcommand("PUBSUB", &args[1]));
+        return Err(Fault::wrong_subcommand("PUBSUB", &args[1]));
     }
     let names = ctx.server().channels.list(space, args.get(2));
     reply.array(names.len());

@@ -16,9 +16,10 @@ pub use channels::Channels;
 pub use events::EventMask;
 pub use publication::{Publication, Published};
 pub use subscribers::Subscribers;
-pub use subscribing::{leave_shard, left_shards, publish, publish_event, unsubscribe_all};
+pub use subscribing::{deliver_from_node, leave_shard, left_shards, publish, publish_event, unsubscribe_all};
 
-/// The three name spaces that can be subscribed to.
+/// The three name spaces that can be subscribed to, and two of them again for the cluster's other nodes: these want what PUBLISH says
+/// here for subscribers of their own, and neither what happens to this node's keys nor what others have said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Space {
     /// Channels by name.
@@ -27,17 +28,24 @@ pub enum Space {
     Pattern,
     /// Channels of one cluster slot.
     Shard,
+    /// Channels by name, for subscribers at another node.
+    NodeChannel,
+    /// Channels by pattern, for subscribers at another node.
+    NodePattern,
 }
 
 impl Space {
-    /// All of them.
+    /// Those of clients.
     pub const ALL: [Space; 3] = [Space::Channel, Space::Pattern, Space::Shard];
+    /// All of them.
+    pub(crate) const EVERY: [Space; 5] =
+        [Space::Channel, Space::Pattern, Space::Shard, Space::NodeChannel, Space::NodePattern];
 
     /// The word in the answer to a subscription.
     pub fn subscribed(self) -> &'static str {
         match self {
-            Space::Channel => "subscribe",
-            Space::Pattern => "psubscribe",
+            Space::Channel | Space::NodeChannel => "subscribe",
+            Space::Pattern | Space::NodePattern => "psubscribe",
             Space::Shard => "ssubscribe",
         }
     }
@@ -45,8 +53,8 @@ impl Space {
     /// The word in the answer to its end.
     pub fn unsubscribed(self) -> &'static str {
         match self {
-            Space::Channel => "unsubscribe",
-            Space::Pattern => "punsubscribe",
+            Space::Channel | Space::NodeChannel => "unsubscribe",
+            Space::Pattern | Space::NodePattern => "punsubscribe",
             Space::Shard => "sunsubscribe",
         }
     }
@@ -59,7 +67,7 @@ impl Space {
 /// What one connection has subscribed to.
 #[derive(Debug, Default)]
 pub struct Subscriptions {
-    names: [BTreeSet<Box<[u8]>>; 3],
+    names: [BTreeSet<Box<[u8]>>; Space::EVERY.len()],
 }
 
 impl Subscriptions {

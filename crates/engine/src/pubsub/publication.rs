@@ -38,12 +38,12 @@ impl Published {
             let mut bytes = Vec::with_capacity(publication.channel.len() + publication.message.len() + 64);
             let mut out = Encoder::new(&mut bytes, proto);
             match self.space {
-                Space::Pattern => {
+                Space::Pattern | Space::NodePattern => {
                     out.push(4);
                     out.bulk(b"pmessage");
                     out.bulk(&self.name);
                 }
-                Space::Channel => {
+                Space::Channel | Space::NodeChannel => {
                     out.push(3);
                     out.bulk(b"message");
                 }

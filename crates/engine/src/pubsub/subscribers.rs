@@ -10,7 +10,7 @@ use super::{Publication, Space};
 /// The subscribed connections of a worker, by the number it knows them by.
 #[derive(Default)]
 pub struct Subscribers {
-    names: [HashMap<Box<[u8]>, BTreeSet<usize>>; 3],
+    names: [HashMap<Box<[u8]>, BTreeSet<usize>>; Space::EVERY.len()],
 }
 
 impl Subscribers {

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use resp::Encoder;
 
+use super::channels::Counts;
 use super::{EventMask, Publication, Published, Space, Subscriptions};
 use crate::args::Args;
 use crate::ctx::{Ctx, Event};
@@ -43,7 +44,7 @@ impl Ctx<'_> {
 
     /// Ends all subscriptions of the connection.
     pub(crate) fn unsubscribe_all(&mut self) {
-        for space in Space::ALL {
+        for space in Space::EVERY {
             for name in self.subscribed(space) {
                 self.unsubscribe(space, &name);
             }
@@ -74,6 +75,20 @@ impl Ctx<'_> {
         publish(self.server(), Some(self.worker()), space, channel, message)
     }
 
+    /// As [`Ctx::publish`] to a channel, and to subscribers at other nodes of the cluster, who are not counted.
+    pub(crate) fn publish_everywhere(&mut self, channel: &[u8], message: &[u8]) -> u64 {
+        let server = self.server();
+        if server.channels.any_node() {
+            let mut to = Recipients::default();
+            to.add(Space::NodeChannel, channel, server.channels.counts(Space::NodeChannel, channel));
+            for (pattern, counts) in server.channels.patterns_of(Space::NodePattern, channel) {
+                to.add(Space::NodePattern, &pattern, counts);
+            }
+            to.send(server, Some(self.worker()), channel, message);
+        }
+        self.publish(Space::Channel, channel, message)
+    }
+
     /// Publishes an event of a key, if it is asked for.
     pub(crate) fn publish_event(&mut self, db: usize, class: Event, name: &str, key: &[u8]) {
         publish_event(self.server(), Some(self.worker()), db, class, name, key);
@@ -83,7 +98,7 @@ impl Ctx<'_> {
 /// Sends a message to all subscribers; returns how many there are. Those of `worker` get it after its turn.
 pub fn publish(
     server: &Server,
-    mut worker: Option<&mut Worker>,
+    worker: Option<&mut Worker>,
     space: Space,
     channel: &[u8],
     message: &[u8],
@@ -91,38 +106,61 @@ pub fn publish(
     if !server.channels.any(space) {
         return 0;
     }
-    let mut workers: Vec<u16> = Vec::new();
-    let (mut to, mut receivers) = (Vec::new(), 0);
-    let mut add = |space, name: &[u8], counts: Vec<(u16, u64)>| {
+    let mut to = Recipients::default();
+    to.add(space, channel, server.channels.counts(space, channel));
+    if space == Space::Channel {
+        for (pattern, counts) in server.channels.patterns_of(Space::Pattern, channel) {
+            to.add(Space::Pattern, &pattern, counts);
+        }
+    }
+    to.send(server, worker, channel, message)
+}
+
+/// Sends what another node's publisher has said to those here who have subscribed to `name`. Not on a worker.
+pub fn deliver_from_node(server: &Server, space: Space, name: &[u8], channel: &[u8], message: &[u8]) {
+    let mut to = Recipients::default();
+    to.add(space, name, server.channels.counts(space, name));
+    to.send(server, None, channel, message);
+}
+
+/// Who gets a message.
+#[derive(Default)]
+struct Recipients {
+    workers: Vec<u16>,
+    names: Vec<Published>,
+    count: u64,
+}
+
+impl Recipients {
+    fn add(&mut self, space: Space, name: &[u8], counts: Counts) {
         if counts.is_empty() {
             return;
         }
-        to.push(Published::new(space, name));
+        self.names.push(Published::new(space, name));
         for (index, count) in counts {
-            receivers += count;
-            if !workers.contains(&index) {
-                workers.push(index);
+            self.count += count;
+            if !self.workers.contains(&index) {
+                self.workers.push(index);
             }
         }
-    };
-    add(space, channel, server.channels.counts(space, channel));
-    if space == Space::Channel {
-        for (pattern, counts) in server.channels.patterns_of(channel) {
-            add(Space::Pattern, &pattern, counts);
+    }
+
+    /// Sends it; how many connections get it.
+    fn send(self, server: &Server, mut worker: Option<&mut Worker>, channel: &[u8], message: &[u8]) -> u64 {
+        if self.count == 0 {
+            return 0;
         }
-    }
-    if receivers == 0 {
-        return 0;
-    }
-    let publication = Arc::new(Publication { channel: channel.into(), message: message.into(), to });
-    for index in workers {
-        let letter = Letter::Publish(publication.clone());
-        match worker.as_deref_mut() {
-            Some(own) => own.send(server, index, letter),
-            None => server.post_to(usize::from(index), letter),
+        let publication =
+            Arc::new(Publication { channel: channel.into(), message: message.into(), to: self.names });
+        for index in self.workers {
+            let letter = Letter::Publish(publication.clone());
+            match worker.as_deref_mut() {
+                Some(own) => own.send(server, index, letter),
+                None => server.post_to(usize::from(index), letter),
+            }
         }
+        self.count
     }
-    receivers
 }
 
 /// Publishes an event of a key, if `notify-keyspace-events` asks for it.
@@ -194,7 +232,7 @@ pub fn leave_shard(server: &Server, worker: &mut Worker, session: &mut Session, 
 pub fn unsubscribe_all(server: &Server, worker: &mut Worker, session: &mut Session) {
     let Some(subscriptions) = session.subscriptions.take() else { return };
     let token = session.client.token.load(Relaxed) as usize;
-    for space in Space::ALL {
+    for space in Space::EVERY {
         for name in Subscriptions::names(&subscriptions, space) {
             worker.subscribers.remove(space, name, token);
             server.channels.remove(space, name, worker.index);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::args::{self, Args, is};
+use crate::commands::pubsub::listen;
 use crate::config::text::split_words;
 use crate::ctx::Ctx;
 use crate::fault::{CmdResult, Fault};
@@ -37,6 +38,11 @@ pub(crate) fn replconf(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>)
                 ctx.server().put_stamp(value);
             }
             return Ok(());
+        }
+        let listens = is(option, "HALCYON-LISTEN");
+        if listens || is(option, "HALCYON-UNLISTEN") {
+            listen(ctx, value, listens)?;
+            continue;
         }
         if is(option, "HALCYON-MEMBER") {
             let membership = Membership::parse(value).ok_or(Fault::SYNTAX)?;
