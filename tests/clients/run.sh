@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
 # Runs real client libraries, each through its own API, against a Redis-compatible server: alone and in cluster mode.
 #
-#   tests/clients/run.sh [--port P] [--cluster-port C] [names...]
+#   tests/clients/run.sh [--port P] [--cluster-port C] [--changes [--rounds N]] [names...]
 #
 # Without ports it starts the server itself, twice, on free ports: HALCYON_BIN, or target/release/halcyon, or
 # target/ci/halcyon. With --port or --cluster-port it uses what listens there on 127.0.0.1 and FLUSHES it; the mode
 # without a port is skipped. A name selects every client whose name starts with it (go, jedis-7, redis-py).
 # redis-py, ioredis and go-redis also run over TLS, alone and in cluster mode, against the servers that it starts itself.
+# Then all cluster clients work at once on a cluster on etcd whose slots move and whose primaries hand over and are killed
+# (changes.md); not where a port is given. With --changes nothing else is done, but each client has all that for itself, and
+# slots are moved by redis-cli, too.
 # What it downloads and builds stays in tests/clients/.cache; logs of each run in tests/clients/.cache/logs.
 # The last line is "N passed, N failed"; exit code 0 only when nothing failed.
 set -euo pipefail
@@ -17,6 +20,8 @@ cache=$here/.cache
 logs=$cache/logs
 all=(redis-py-4.6 redis-py-8.1 go-redis-v6 go-redis-v7 go-redis-v8 go-redis-v9 jedis-2.9.3 jedis-3.10.0 jedis-7.5.3
     ioredis-5 node-redis-5 node-redis-6 redis-rs-1.8 hiredis)
+all_changing=(redis-py-4.6 redis-py-7.1 redis-py-8.1 go-redis-v6 go-redis-v7 go-redis-v8 go-redis-v9
+    jedis-2.9.3 jedis-3.10.0 jedis-7.5.3 lettuce-5.3.7 lettuce-7.7.0 ioredis-4 ioredis-5 node-redis-5 node-redis-6 redis-rs-1.8)
 seconds_max=180 # for one client in one mode
 
 die() {
@@ -26,34 +31,42 @@ die() {
 
 usage() {
     sed -n '2,/^set -/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"
-    echo "Names: ${all[*]}"
+    echo "Names: ${names[*]}"
 }
 
-port= cluster_port= tls_port= tls_cluster_port= selected=()
+read -ra names <<<"$(printf '%s\n' "${all[@]}" "${all_changing[@]}" | sort -Vu | tr '\n' ' ')"
+port= cluster_port= tls_port= tls_cluster_port= only_changes= rounds=2 wanted=()
 while (($#)); do
     case $1 in
     --port) port=${2:?--port needs a number} && shift 2 ;;
     --cluster-port) cluster_port=${2:?--cluster-port needs a number} && shift 2 ;;
+    --changes) only_changes=yes && shift ;;
+    --rounds) rounds=${2:?--rounds needs a number} && shift 2 ;;
     -h | --help) usage && exit 0 ;;
     -*) die "unknown option $1 (see --help)" ;;
     *)
-        matched=
-        for name in "${all[@]}"; do
-            [[ $name == "$1"* && " ${selected[*]-} " != *" $name "* ]] && selected+=("$name")
-            [[ $name == "$1"* ]] && matched=yes
-        done
-        [[ $matched ]] || die "no client is called $1; there are: ${all[*]}"
+        [[ " ${names[*]}" == *" $1"* ]] || die "no client is called $1; there are: ${names[*]}"
+        wanted+=("$1")
         shift
         ;;
     esac
 done
-((${#selected[@]})) || selected=("${all[@]}")
+
+is_wanted() { # NAME: does what was asked for select it?
+    local word
+    for word in "${wanted[@]-}"; do [[ $1 == "$word"* ]] && return 0; done
+    return 1
+}
+
+selected=() changing=()
+for name in "${all[@]}"; do [[ $only_changes ]] || ! is_wanted "$name" || selected+=("$name"); done
+for name in "${all_changing[@]}"; do [[ $port || $cluster_port ]] || ! is_wanted "$name" || changing+=("$name"); done
 
 # ---- What has to be installed -------------------------------------------------------------------------------------
 
 any() { # any PREFIX: is a client with this prefix selected?
     local name
-    for name in "${selected[@]}"; do [[ $name == "$1"* ]] && return 0; done
+    for name in "${selected[@]}" "${changing[@]}"; do [[ $name == "$1"* ]] && return 0; done
     return 1
 }
 
@@ -62,7 +75,7 @@ has() { command -v "$1" >/dev/null 2>&1; }
 packages=()
 if any redis-py && ! python3 -c 'import ensurepip, venv' 2>/dev/null; then packages+=(python3-venv); fi
 if any go-redis && ! has go; then packages+=(golang-go); fi
-if any jedis; then
+if any jedis || any lettuce; then
     has javac || packages+=(default-jdk)
     has mvn || packages+=(maven)
 fi
@@ -131,10 +144,19 @@ prepare_go() { # VERSION PROGRAM
     (cd go && go_environment && go build -tags "$1" -o "$cache/bin/go-redis-$1" "./$2")
 }
 
-prepare_jedis_jars() { # VERSION
-    rm -rf "$cache/jedis-$1" &&
-        mvn -q -B -f java/pom.xml -Dmaven.repo.local="$cache/m2" -Djedis.version="$1" \
-            org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies -DoutputDirectory="$cache/jedis-$1"
+prepare_go_changing() { # VERSION
+    (cd go && go_environment && go build -tags "$1" -o "$cache/bin/changing-go-redis-$1" ./changes)
+}
+
+prepare_jars() { # GROUP ARTIFACT VERSION FOLDER
+    rm -rf "$cache/$4" &&
+        mvn -q -B -f java/pom.xml -Dmaven.repo.local="$cache/m2" -Dgroup="$1" -Dartifact="$2" -Drelease="$3" \
+            org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies -DoutputDirectory="$cache/$4"
+}
+
+prepare_java_changing() { # NAME FOLDER
+    rm -rf "$cache/changing-$1" && mkdir -p "$cache/changing-$1" &&
+        javac -nowarn -encoding UTF-8 -d "$cache/changing-$1" -cp "$cache/$1/*" java/changes/Changes.java java/changes/"$2"/*.java
 }
 
 prepare_jedis() { # VERSION FOLDER
@@ -153,26 +175,57 @@ prepare_c() {
     gcc -std=gnu11 -O1 -Wall -Wextra -Wno-format-truncation -pthread -o "$cache/bin/hiredis" c/client.c -lhiredis
 }
 
+jars() { # NAME
+    case $1 in
+    jedis-*) step "$1-jars" java/pom.xml prepare_jars redis.clients jedis "${1#jedis-}" "$1" ;;
+    lettuce-*) step "$1-jars" java/pom.xml prepare_jars io.lettuce lettuce-core "${1#lettuce-}.RELEASE" "$1" ;;
+    esac
+}
+
+go_modules() { step go-modules "go/go.mod go/go.sum" prepare_go_modules; }
+
+node_modules() { step node "node/package.json node/package-lock.json" prepare_node; }
+
+redis_rs() {
+    local sources="rust/src/main.rs rust/src/checks.rs rust/src/bin/changes.rs"
+    step redis-rs "rust/Cargo.toml rust/Cargo.lock rust/build.rs $sources" prepare_rust
+}
+
 prepare() { # NAME
     case $1 in
     redis-py-*) step "$1" python/requirements-"${1#redis-py-}".txt prepare_python "${1#redis-py-}" ;;
     go-redis-*)
         local program=modern version=${1#go-redis-}
         [[ $version == v[67] ]] && program=legacy
-        step go-modules "go/go.mod go/go.sum" prepare_go_modules &&
-            step "$1" "go/go.mod go/go.sum go/check/check.go go/$program/main.go go/$program/api_$version.go" \
-                prepare_go "$version" "$program"
+        go_modules && step "$1" "go/go.mod go/go.sum go/check/check.go go/$program/main.go go/$program/api_$version.go" \
+            prepare_go "$version" "$program"
         ;;
     jedis-*)
         local version=${1#jedis-} folder
         folder=v${version%%.*}
-        step "$1-jars" java/pom.xml prepare_jedis_jars "$version" &&
-            step "$1" "java/pom.xml java/Daily.java java/$folder/Api.java java/$folder/Library.java" \
-                prepare_jedis "$version" "$folder"
+        jars "$1" && step "$1" "java/pom.xml java/Daily.java java/$folder/Api.java java/$folder/Library.java" \
+            prepare_jedis "$version" "$folder"
         ;;
-    ioredis-* | node-redis-*) step node "node/package.json node/package-lock.json" prepare_node ;;
-    redis-rs-*) step "$1" "rust/Cargo.toml rust/Cargo.lock rust/build.rs rust/src/main.rs rust/src/checks.rs" prepare_rust ;;
+    ioredis-* | node-redis-*) node_modules ;;
+    redis-rs-*) redis_rs ;;
     hiredis) step hiredis c/client.c prepare_c ;;
+    esac
+}
+
+prepare_changing() { # NAME
+    local folder=lettuce version=${1##*-}
+    case $1 in
+    go-redis-*)
+        go_modules && step "changing-$1" \
+            "go/go.mod go/go.sum go/changes/main.go go/changes/legacy.go go/changes/modern.go go/changes/api_$version.go" \
+            prepare_go_changing "$version"
+        ;;
+    jedis-* | lettuce-*)
+        [[ $1 == lettuce-* ]] || folder=v${version%%.*}
+        jars "$1" && step "changing-$1" "java/pom.xml java/changes/Changes.java java/changes/$folder/Library.java" \
+            prepare_java_changing "$1" "$folder"
+        ;;
+    *) prepare "$1" ;;
     esac
 }
 
@@ -191,6 +244,24 @@ run() { # NAME arguments...: the client's program
         ;;
     redis-rs-*) "$cache/cargo/debug/redis-rs-client-test" "$@" ;;
     esac
+}
+
+changing_command() { # NAME: the command of its program for changes.py
+    local command=() library
+    case $1 in
+    redis-py-*) command=("$cache/python-${1#redis-py-}/bin/python" "$here/python/changes.py") ;;
+    go-redis-*) command=("$cache/bin/changing-$1") ;;
+    jedis-* | lettuce-*) command=(java -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp "$cache/changing-$1:$cache/$1/*" Changes) ;;
+    ioredis-* | node-redis-*)
+        library=${1#node-}
+        [[ $1 == ioredis-5 ]] && library=ioredis
+        command=(env "CLIENT_MODULES=$cache/node/node_modules" "CLIENT_LIBRARY=$library" node "$here/node/changes.mjs")
+        ;;
+    redis-rs-*) command=("$cache/cargo/debug/changes") ;;
+    esac
+    printf '%s\t' "$1"
+    printf '%q ' "${command[@]}"
+    echo
 }
 
 run_bounded() { # as run, ended after seconds_max
@@ -312,6 +383,37 @@ fi
 
 for name in "${selected[@]}"; do prepare "$name" || : >"$logs/unprepared-$name"; done
 
+passed=0 failed=0
+: >"$logs/changing"
+for name in "${changing[@]}"; do
+    if prepare_changing "$name"; then
+        changing_command "$name" >>"$logs/changing"
+    else
+        echo "FAILED  $name: could not be prepared"
+        failed=$((failed + 1))
+    fi
+done
+
+change() { # arguments...: runs changes.py and adds what it counts
+    local verdict
+    HALCYON_BIN=$binary python3 "$here/changes.py" "$logs/changing" "$@" | tee "$logs/changes.log" || true
+    verdict=$(tail -n 1 "$logs/changes.log")
+    if [[ $verdict =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then
+        passed=$((passed + BASH_REMATCH[1])) failed=$((failed + BASH_REMATCH[2]))
+    else
+        failed=$((failed + 1))
+    fi
+}
+
+if [[ $only_changes ]]; then
+    for mover in halcyon redis-cli; do
+        echo "slots are moved by $mover:"
+        change --alone --rounds "$rounds" --by "$mover"
+    done
+    echo "$passed passed, $failed failed"
+    exit $((failed > 0))
+fi
+
 if [[ ! $port && ! $cluster_port ]]; then
     temporary=$(mktemp -d)
     make_certificates
@@ -332,7 +434,6 @@ for lane in "${lanes[@]}"; do wait "$lane" || true; done
 
 echo
 printf '%-14s %-11s %-8s %5s  %s\n' client mode result secs "last line"
-passed=0 failed=0
 for name in "${selected[@]}"; do
     for mode in ${port:+alone} ${cluster_port:+cluster} ${tls_port:+tls-alone tls-cluster}; do
         takes_part "$name" "$mode" || continue
@@ -342,5 +443,9 @@ for name in "${selected[@]}"; do
         if [[ $verdict == passed ]]; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
     done
 done
+if ((${#changing[@]})); then
+    echo
+    change
+fi
 echo "$passed passed, $failed failed"
 ((failed == 0))

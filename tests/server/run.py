@@ -16,6 +16,7 @@ import append_only  # noqa: F401
 import clients  # noqa: F401
 import cluster  # noqa: F401
 import cluster_bad_input  # noqa: F401
+import cluster_secure  # noqa: F401
 import cluster_tools  # noqa: F401
 import durability  # noqa: F401
 import failover  # noqa: F401

@@ -1,0 +1,52 @@
+import java.time.Duration;
+import java.util.*;
+import redis.clients.jedis.*;
+
+/** Jedis 7: its cluster client has no transactions. */
+class Library {
+    static final int TIMEOUT_MS = 20_000, ATTEMPTS = 40;
+    static final Duration ATTEMPTS_END = Duration.ofSeconds(20);
+    final JedisCluster client;
+
+    Library(String[] nodes) {
+        Set<HostAndPort> places = new HashSet<>();
+        for (String node : nodes) places.add(HostAndPort.from(node));
+        JedisClientConfig config = DefaultJedisClientConfig.builder().socketTimeoutMillis(TIMEOUT_MS).build();
+        client = new JedisCluster(places, config, ATTEMPTS, ATTEMPTS_END);
+    }
+
+    void set(String key, String value) {
+        client.set(key, value);
+    }
+
+    String get(String key) {
+        return client.get(key);
+    }
+
+    long incr(String key) {
+        return client.incr(key);
+    }
+
+    long eval(String script, String key) {
+        return (Long) client.eval(script, 1, key);
+    }
+
+    void mset(String... pairs) {
+        client.mset(pairs);
+    }
+
+    List<String> mget(String... keys) {
+        return client.mget(keys);
+    }
+
+    List<String> gets(String... keys) {
+        List<Response<String>> replies = new ArrayList<>();
+        try (AbstractPipeline pipe = client.pipelined()) {
+            for (String key : keys) replies.add(pipe.get(key));
+            pipe.sync();
+        }
+        List<String> found = new ArrayList<>();
+        for (Response<String> reply : replies) found.add(reply.get());
+        return found;
+    }
+}
