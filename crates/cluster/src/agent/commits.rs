@@ -73,7 +73,10 @@ impl Commits {
         let (_, purpose) = self.in_flight.take_if(|(in_flight, _)| *in_flight == txn)?;
         self.refused_at = (outcome == Outcome::Refused).then_some(self.made_from);
         match outcome {
-            Outcome::Committed(revision) => self.from_revision = self.from_revision.max(revision),
+            Outcome::Committed(revision) => {
+                self.from_revision = self.from_revision.max(revision);
+                self.not_before_us = 0;
+            }
             Outcome::Refused | Outcome::Unknown => self.not_before_us = now_us + PAUSE_US,
         }
         Some(purpose)
