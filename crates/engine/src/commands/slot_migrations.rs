@@ -4,7 +4,6 @@
 //! whoever asked.
 
 use base::limits::SLOT_MOVES_ASKED_MAX;
-use base::slot::SLOT_COUNT;
 use cluster::agent::Ask;
 use cluster::edits::{Edit, Wish};
 use cluster::ids::ShardId;
@@ -198,5 +197,3 @@ fn tell(server: &Server, migration: &Migration, reply: &mut Reply<'_>) {
         reply.int(count as i64);
     }
 }
-
-const _: () = assert!(SLOT_COUNT as usize > SLOT_MOVES_ASKED_MAX, "a move has a slot");
