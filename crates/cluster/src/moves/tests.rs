@@ -1,3 +1,5 @@
+//! Moves that are asked for, begun, flipped and ended, and what their ends conclude.
+
 use super::*;
 use crate::edits::{Edit, MOVE_IS_DONE, MOVE_LEFT, Wish};
 use crate::ids::{Life, NodeId};
