@@ -5,8 +5,11 @@ const LINE_BYTES_MAX: usize = 64 * 1024;
 /// Deepest nesting: what nodes answer has two levels.
 const DEPTH_MAX: usize = 8;
 
+/// A frame's words, and its bytes.
+type Frame<'b> = (Vec<&'b [u8]>, usize);
+
 /// The words of the first frame, whatever it is made of, and its bytes; None: it is not all there. An error begins with `-`.
-pub(super) fn take_frame(bytes: &[u8]) -> Result<Option<(Vec<&[u8]>, usize)>, String> {
+pub(super) fn take_frame(bytes: &[u8]) -> Result<Option<Frame<'_>>, String> {
     let (mut words, mut at) = (Vec::new(), 0);
     match take(bytes, &mut at, &mut words, 0)? {
         true => Ok(Some((words, at))),
