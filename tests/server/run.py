@@ -32,6 +32,7 @@ import persistence  # noqa: F401
 import placement  # noqa: F401
 import publish  # noqa: F401
 import quorum  # noqa: F401
+import redirects  # noqa: F401
 import replication_faults  # noqa: F401
 import replication_replica  # noqa: F401
 import replication_outages  # noqa: F401

@@ -155,6 +155,53 @@ pub const LINKS_KEPT_MAX: usize = 64;
 /// Time for which such a connection is kept, in microseconds.
 pub const LINK_IDLE_US_MAX: u64 = 10_000_000;
 
+/// Longest request that is forwarded to the new owner of its slot, in bytes.
+pub const FORWARD_REQUEST_BYTES_MAX: usize = MIB as usize;
+
+/// Requests that may wait in a relay, for being sent or for their answers.
+pub const RELAY_REQUESTS_MAX: usize = 16 * 1024;
+
+/// Bytes that may wait in a relay to be sent.
+pub const RELAY_BYTES_MAX: usize = 16 * MIB as usize;
+
+/// Relays of a worker: one for each node and protocol.
+pub const RELAYS_MAX: usize = 1024;
+
+/// Time that a request waits for being sent by a relay, in microseconds.
+pub const RELAY_SEND_US_MAX: u64 = 1_000_000;
+
+/// Time that a forwarded request waits for its answer, in microseconds.
+pub const RELAY_ANSWER_US_MAX: u64 = 15_000_000;
+
+/// Time between two questions to a node whether it has heard of a change yet, in microseconds.
+pub const RELAY_ASK_US: u64 = 1_000;
+
+/// Time in which nothing is forwarded to a node to which a relay has failed, in microseconds.
+pub const RELAY_REST_US: u64 = 1_000_000;
+
+/// Time for which a relay that is not used is kept, in microseconds.
+pub const RELAY_IDLE_US_MAX: u64 = 10_000_000;
+
+/// Time for which a client that does not read its replies may hold up the relay that these come from, in microseconds.
+pub const RELAY_HELD_US_MAX: u64 = 1_000_000;
+
+/// Longest error that is read whole before it is passed on.
+pub const RELAY_ERROR_BYTES_MAX: usize = 64 * KIB;
+
+/// Time in which who was told of a slot's new owner is not told again, in microseconds.
+pub const REDIRECT_AGAIN_US: u64 = 1_000_000;
+
+/// Time after which a client that sends nothing late any more is forgotten, in microseconds.
+pub const REDIRECTED_IDLE_US: u64 = 60_000_000;
+
+/// Clients for which requests are forwarded and that are remembered; of more, only numbers are.
+pub const REDIRECTED_MAX: usize = 64 * 1024;
+
+/// Clients that CLUSTER REDIRECTS tells of.
+pub const REDIRECTED_LISTED_MAX: usize = 100;
+
+const _: () = assert!(FORWARD_REQUEST_BYTES_MAX * BATCH_COMMANDS <= RELAY_BYTES_MAX, "a batch has room");
+
 /// Keys that MIGRATE sends before it reads what the other server answered to them.
 pub const MIGRATE_WINDOW_KEYS: usize = 1024;
 

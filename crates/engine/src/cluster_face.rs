@@ -5,8 +5,10 @@
 //! read an absent or empty host.
 
 mod identity;
+mod late;
 mod leaving;
 mod picture;
+mod redirects;
 mod replies;
 pub(crate) mod routing;
 mod sample;
@@ -33,6 +35,7 @@ use crate::slot_moves::SlotSet;
 
 pub use identity::Identity;
 pub use picture::{Endpoint, Node, Picture, Shard};
+pub use redirects::{Redirected, Redirects};
 pub use replies::{Replies, line};
 pub use sample::topology_of;
 
@@ -54,6 +57,8 @@ pub struct ClusterFace {
     changes: AtomicU64,
     looks: Looks,
     pub(crate) told: Told,
+    /// Late requests.
+    pub redirects: Redirects,
     encoded: RwLock<Encoded>,
 }
 
@@ -87,6 +92,7 @@ impl ClusterFace {
             changes: AtomicU64::new(0),
             looks: Looks::default(),
             told: Told::default(),
+            redirects: Redirects::default(),
             encoded: RwLock::new(Encoded {
                 as_of: (config.version(), 0),
                 compat: Compat::of(config),
@@ -97,7 +103,13 @@ impl ClusterFace {
 
     /// Routes and answers by this topology from now on.
     pub fn install(&self, topology: Arc<Topology>) {
-        self.change(|standing| standing.install(topology, &self.identity.node_id));
+        self.change(|standing| {
+            let (before, revision) = (standing.clone(), topology.revision);
+            standing.install(topology, &self.identity.node_id);
+            let mut left = std::mem::take(&mut standing.left);
+            left.follow(&before, standing, revision);
+            standing.left = left;
+        });
     }
 
     /// Requests that name keys are answered `-CLUSTERDOWN` and this, until the next topology is installed.

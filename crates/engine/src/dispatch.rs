@@ -44,6 +44,8 @@ pub enum Stop {
     Paused,
     /// The command that just ran waits for a key (`Worker::blocked`): go on when it is answered.
     Blocked,
+    /// Other nodes run what has just been taken to be forwarded (`Worker::forwarding`): go on when it is answered.
+    Forwarded,
     /// The next command needs a stripe that is held for long: go on in a while.
     Busy,
     /// The command that just ran has made the connection a replica (`Worker::attached`): go on at once.
@@ -119,7 +121,11 @@ pub fn run_batch(
             run_timed(server, worker, session, args, info, position, out);
         }
         if std::mem::take(&mut worker.held_up) {
-            progress.stop = if server.is_log_full() { Stop::Full } else { Stop::Busy };
+            progress.stop = match () {
+                () if worker.forwarding.taken() > 0 => Stop::Forwarded,
+                () if server.is_log_full() => Stop::Full,
+                () => Stop::Busy,
+            };
             break;
         }
         out.seal_if_long();
@@ -140,6 +146,10 @@ pub fn run_batch(
         if progress.stop != Stop::Done {
             break;
         }
+    }
+    if worker.forwarding.taken() > 0 {
+        // Whatever else there is to wait for, replies come in order.
+        progress.stop = Stop::Forwarded;
     }
     worker.stats.commands.add(progress.executed as u64);
     if untimed != 0 {
@@ -301,7 +311,15 @@ fn run_one<'s>(
         session.reply_mode = ReplyMode::Skip;
     }
     let mut ran = None;
-    let result = match admit(server, worker, session, args, info, position) {
+    let taken = worker.forwarding.taken();
+    let admitted = admit(server, worker, session, args, info, position);
+    if worker.forwarding.taken() > 0 {
+        // What is not forwarded with the others runs after them.
+        worker.held_up = worker.forwarding.taken() == taken;
+        note_forwarded(worker, session);
+        return None;
+    }
+    let result = match admitted {
         Ok(info) if session.multi.is_some() && !info.spec.flags.contains(Flags::OUTSIDE_MULTI) => {
             queue(server, session, info, args, position, out)
         }
@@ -356,6 +374,20 @@ fn run_one<'s>(
         return None;
     }
     ran
+}
+
+/// The request that was just taken, if it was, gets its reply as the connection wants it.
+#[cold]
+fn note_forwarded(worker: &mut Worker, session: &mut Session) {
+    if !worker.held_up
+        && session.reply_mode != ReplyMode::On
+        && let Some(forward) = worker.forwarding.last_taken()
+    {
+        forward.is_silent = true;
+        if session.reply_mode == ReplyMode::Skip {
+            session.reply_mode = ReplyMode::On;
+        }
+    }
 }
 
 /// ASKING holds for the next command, or the next transaction.

@@ -17,6 +17,7 @@ pub mod dispatch;
 pub mod effects;
 pub mod eviction;
 pub mod fault;
+pub mod forwarding;
 pub mod gates;
 pub mod lane;
 pub mod lanes;

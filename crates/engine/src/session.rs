@@ -52,6 +52,8 @@ pub struct Session {
     pub readonly: bool,
     /// ASKING was sent just before.
     pub asking: bool,
+    /// CLUSTER REDIRECTS PLAIN: its requests are not forwarded.
+    pub wants_plain_redirects: bool,
     /// It sends slots that are being moved here (CLUSTER SYNCSLOTS).
     pub importing: bool,
     /// To be closed when its replies are sent (QUIT, CLIENT KILL of itself).
@@ -87,6 +89,7 @@ impl Session {
             no_touch: false,
             readonly: false,
             asking: false,
+            wants_plain_redirects: false,
             importing: false,
             close_after_reply: false,
             subscriptions: None,

@@ -163,6 +163,12 @@ pub struct WorkerStats {
     pub released_replies: Counter,
     /// Connections with replies that wait, now.
     pub gated_connections: Counter,
+    /// Connections to other nodes over which requests are forwarded.
+    pub relays: Counter,
+    /// Requests that wait in them, for being sent or for their answers.
+    pub relays_waiting_requests: Counter,
+    /// Bytes that wait in them to be sent.
+    pub relays_waiting_bytes: Counter,
     commands_by_id: Box<[CommandStats]>,
 }
 
@@ -190,6 +196,9 @@ impl WorkerStats {
             gated_replies: Counter::default(),
             released_replies: Counter::default(),
             gated_connections: Counter::default(),
+            relays: Counter::default(),
+            relays_waiting_requests: Counter::default(),
+            relays_waiting_bytes: Counter::default(),
             commands_by_id: (0..commands).map(|_| CommandStats::default()).collect(),
         }
     }

@@ -12,6 +12,7 @@ use crate::clients::Peer;
 use crate::cluster_face::Identity;
 use crate::config::Config;
 use crate::dispatch::{Progress, Stop, run_batch};
+use crate::forwarding::{Door, Forward};
 use crate::lane;
 use crate::letter::Letter;
 use crate::outgoing::Link;
@@ -49,6 +50,8 @@ pub struct Harness {
     pub deferred: usize,
     /// What the last connection is sent that became a replica.
     pub feed: Option<Box<Feed>>,
+    /// Requests that were to be forwarded.
+    forwards: Vec<(Door, Forward)>,
     /// Runs before the next job of the long lane.
     before_job: Option<Box<dyn FnOnce() + Send>>,
 }
@@ -74,10 +77,11 @@ impl Harness {
         Harness::of(config)
     }
 
-    /// As [`Harness::with_config`], a node of a cluster that has this id.
+    /// As [`Harness::with_config`], a node of a cluster that has this id and tells of new owners plainly.
     pub fn of_node(pairs: &[(&str, &str)], node_id: &str) -> Harness {
         let config = Config::defaults();
-        for (name, value) in pairs.iter().chain(&[("cluster-enabled", "yes")]) {
+        let node = [("cluster-enabled", "yes"), ("cluster-redirects", "plain")];
+        for (name, value) in node.iter().chain(pairs) {
             config.override_value(name, value.as_bytes()).expect("a valid directive");
         }
         let identity = Some(Identity::of_node(node_id.to_owned()));
@@ -122,6 +126,7 @@ impl Harness {
             clock,
             deferred: 0,
             feed: None,
+            forwards: Vec::new(),
             before_job: None,
         }
     }
@@ -361,6 +366,7 @@ impl Harness {
             out.append(lane::run(&self.server, &mut self.worker, deferred));
         }
         self.host.letters.lock().extend(self.worker.outbox.drain(..).map(|letter| (0, letter)));
+        self.forwards.extend(self.worker.forwarding.give_taken());
         // Who waits is answered by a letter.
         self.worker.blocked = None;
         self.feed = self.worker.attached.take().or(self.feed.take());
@@ -372,6 +378,24 @@ impl Harness {
         self.worker.set_now(self.clock.now());
         let progress = run_batch(&self.server, &mut self.worker, &mut self.session, batch, input, &mut out);
         (progress, out)
+    }
+
+    /// Requests that were to be forwarded since this was last asked, each with its door.
+    pub fn forwards(&mut self) -> Vec<(Door, Forward)> {
+        std::mem::take(&mut self.forwards)
+    }
+
+    /// Presents commands as one batch: what was sent, and how many of them were run or taken to be forwarded.
+    pub fn batch(&mut self, lines: &[&str]) -> (String, usize) {
+        let input: Vec<u8> = lines.iter().flat_map(|line| decoded(line).1).collect();
+        let mut batch = Batch::new();
+        let decoded = Decoder::new().decode(&input, &DecodeLimits::default(), lines.len(), &mut batch);
+        assert_eq!(decoded, Ok(input.len()), "whole commands");
+        let (progress, out) = self.attempt(&batch, &input);
+        self.forwards.extend(self.worker.forwarding.give_taken());
+        let mut sent = Vec::new();
+        drain(out, &mut sent);
+        (show_all(&sent), progress.executed)
     }
 
     /// Runs a command; the reply as it is to be sent, with its gates.

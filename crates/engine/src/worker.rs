@@ -7,6 +7,7 @@ use base::clock::Now;
 use crate::blocking::{Unserved, Waiter};
 use crate::effects::Effects;
 use crate::eviction::Evictor;
+use crate::forwarding::Forwarding;
 use crate::gates::{Observed, Safe};
 use crate::lane::Deferred;
 use crate::letter::Letter;
@@ -63,6 +64,8 @@ pub struct Worker {
     pub outbox: Vec<Letter>,
     /// Waiting clients whose turn has come, but who need stripes that were not to be had.
     pub(crate) unserved: Vec<Unserved>,
+    /// What is run by other nodes for its connections.
+    pub forwarding: Forwarding,
     /// Which keys are to go next where memory is bounded.
     pub(crate) evictor: Evictor,
     /// Scratch for what a command's keys reach.
@@ -97,6 +100,7 @@ impl Worker {
             subscribers: Subscribers::default(),
             outbox: Vec::new(),
             unserved: Vec::new(),
+            forwarding: Forwarding::default(),
             evictor: Evictor::default(),
             reach: Reach::default(),
             spare_transaction: None,

@@ -7,7 +7,7 @@
 //! | shaking hands | its TLS handshake is done (`worker/handshakes.rs`) |
 //! | running | its output passes the high-water mark, the long lane takes a command, a pause holds one back |
 //! | draining | the output falls below the low-water mark ([`Connection::may_run`]) |
-//! | waiting | the lane's reply is there, the pause ends, the log has room |
+//! | waiting | the lane's reply is there, or another node's, the pause ends, the log has room |
 //! | closing | everything is sent, or cannot be |
 //!
 //! Whatever it does, replies may wait in its output until the log is safe ([`engine::gates`]): it runs on meanwhile, up to
@@ -158,6 +158,8 @@ pub enum Wait {
     Stripe,
     /// Room in the log.
     Room,
+    /// What other nodes answer to what was forwarded.
+    Relay,
 }
 
 /// One connection, owned by one worker at a time.

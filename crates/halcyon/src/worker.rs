@@ -5,6 +5,8 @@ mod arrivals;
 mod gated;
 mod handshakes;
 mod mail;
+mod relay_socket;
+mod relays;
 mod replicas;
 mod upkeep;
 
@@ -15,8 +17,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use base::limits::{
-    BATCH_COMMANDS, INPUT_GROWTH_BYTES_MAX, OUTPUT_BUFFER_BYTES, READ_BUFFER_BYTES, TURN_COMMANDS_MAX,
-    TURN_OUTPUT_BYTES, TURN_STREAM_US, TURN_US,
+    BATCH_COMMANDS, INPUT_GROWTH_BYTES_MAX, OUTPUT_BUFFER_BYTES, READ_BUFFER_BYTES, RELAYS_MAX,
+    TURN_COMMANDS_MAX, TURN_OUTPUT_BYTES, TURN_STREAM_US, TURN_US,
 };
 use engine::config::OutputBufferLimits;
 use engine::dispatch::{Stop, run_batch};
@@ -31,11 +33,13 @@ use crate::listeners::Listener;
 use crate::shared::{LaneTask, Shared};
 use gated::Gated;
 use handshakes::Handshakes;
+use relays::Relays;
 use replicas::Feeds;
 
 const WAKER: Token = Token(usize::MAX);
-/// Listeners have the tokens just below the waker's; connections count up from 0.
+/// Listeners have the tokens just below the waker's, relays those below; connections count up from 0.
 const LISTENERS: usize = usize::MAX - 64;
+const RELAYS: usize = LISTENERS - RELAYS_MAX;
 const EVENTS_MAX: usize = 1024;
 /// Longest time until a worker notices that a pause has ended.
 const PAUSE_CHECK_MS: i64 = 9;
@@ -65,6 +69,8 @@ pub struct Worker {
     /// When waiting connections give up: (`Now::mono_us`, token, client id).
     deadlines: BTreeSet<(u64, usize, u64)>,
     handshakes: Handshakes,
+    /// What is forwarded to other nodes.
+    relays: Relays,
     /// What replicas are sent.
     feeds: Feeds,
     batch: Batch,
@@ -122,6 +128,7 @@ impl Worker {
             gated: Gated::default(),
             deadlines: BTreeSet::new(),
             handshakes: Handshakes::default(),
+            relays: Relays::default(),
             feeds,
             batch: Batch::new(),
             read_buffer: vec![0; READ_BUFFER_BYTES],
@@ -156,6 +163,7 @@ impl Worker {
                 match event.token() {
                     WAKER => self.read_mail(),
                     Token(token) if token >= LISTENERS => self.accept(token - LISTENERS),
+                    Token(token) if token >= RELAYS => self.relay_event(token - RELAYS, event),
                     Token(token) => self.socket_event(token, event),
                 }
             }
@@ -172,6 +180,7 @@ impl Worker {
             }
             self.shake_hands();
             self.tick();
+            self.tend_relays();
             self.deliver_own();
             self.feed_replicas();
         }
@@ -185,7 +194,7 @@ impl Worker {
             return Duration::ZERO;
         }
         let mut wait_us = self.next_tick_us.saturating_sub(self.engine.now.mono_us);
-        wait_us = wait_us.min(self.feeds.wait_us());
+        wait_us = wait_us.min(self.feeds.wait_us()).min(self.relays.wait_us());
         if !self.paused.is_empty() {
             let left_ms = self.shared.server.pause.until_ms() - self.engine.now.unix_ms;
             wait_us = wait_us.min(left_ms.clamp(0, PAUSE_CHECK_MS) as u64 * 1000 + 1000);
@@ -493,6 +502,7 @@ impl Worker {
                 self.paused.push(token);
             }
             Stop::Replica => self.attach(token, connection),
+            Stop::Forwarded => self.forward(token, connection),
             Stop::Busy => {
                 connection.wait = Wait::Stripe;
                 self.held_up.push(token);

@@ -33,6 +33,7 @@ impl Server {
         if !self.cluster.enabled {
             return;
         }
+        self.cluster.redirects.forget_idle(self.clock.mono_us());
         let (looks, changes) = (&self.cluster.looks, self.cluster.changes.load(SeqCst) + 1);
         if looks.seen.swap(changes, SeqCst) != changes {
             looks.left.store(LOOKS, SeqCst);

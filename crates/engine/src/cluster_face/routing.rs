@@ -8,6 +8,7 @@ use resp::Args;
 use store::{Instant, Position};
 
 use super::ClusterFace;
+use super::late::send_elsewhere;
 use super::standing::{Elsewhere, Request};
 use crate::clients::Peer;
 use crate::ctx::{Ctx, Event};
@@ -45,7 +46,7 @@ impl SlotBits {
 
 /// What is asked for.
 #[derive(Clone, Copy)]
-enum Asked<'a> {
+pub(super) enum Asked<'a> {
     Command(&'a CommandInfo, Args<'a>),
     /// EXEC.
     Queue(&'a Transaction),
@@ -72,7 +73,7 @@ impl Asked<'_> {
         names
     }
 
-    fn request(self, session: &Session) -> Request {
+    pub(super) fn request(self, session: &Session) -> Request {
         let (flags, name) = match self {
             Asked::Command(info, _) => (info.spec.flags, info.spec.name),
             Asked::Queue(queue) => (queue.flags(), "exec"),
@@ -110,7 +111,7 @@ impl ClusterFace {
         self.serves.at(now_us)
     }
 
-    fn port_of(peer: &Peer) -> Option<u16> {
+    pub(super) fn port_of(peer: &Peer) -> Option<u16> {
         match peer {
             Peer::Tcp { local, .. } => Some(std::net::SocketAddr::from(*local).port()),
             Peer::Unix(_) => None,
@@ -137,11 +138,12 @@ impl ClusterFace {
     }
 }
 
-/// Before a command is admitted: an error says who runs it. `position` is that of its first key, if that is known.
+/// Before a command is admitted: an error says who runs it, or that it was taken to be forwarded there. `position` is that of
+/// its first key, if that is known.
 #[inline]
 pub(crate) fn admit(
     server: &Server,
-    worker: &Worker,
+    worker: &mut Worker,
     session: &Session,
     info: &CommandInfo,
     args: Args<'_>,
@@ -186,7 +188,7 @@ pub(crate) fn slot_of(server: &Server, info: &CommandInfo, args: Args<'_>) -> Op
 #[cold]
 fn admit_slowly(
     server: &Server,
-    worker: &Worker,
+    worker: &mut Worker,
     session: &Session,
     info: &CommandInfo,
     args: Args<'_>,
@@ -209,7 +211,7 @@ fn admit_slowly(
         Some(is_there)
     };
     let decided = server.cluster.decide(server, session, asked, worker.is_cut_off, &mut is_there);
-    decided.map_err(|elsewhere| server.cluster.fault(elsewhere, &session.client.peer))
+    decided.map_err(|elsewhere| send_elsewhere(server, worker, session, asked, elsewhere))
 }
 
 /// Asks again under the stripes of a command's keys, of which `slot` is one's slot.

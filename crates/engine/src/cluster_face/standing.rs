@@ -8,6 +8,7 @@ use base::slot::{SLOT_COUNT, slot_of};
 use cluster::ids::NodeId;
 use cluster::topology::{NO_OWNER, Topology};
 
+use super::late::Left;
 use super::picture::{Endpoint, Picture};
 use crate::config::Config;
 use crate::slot_moves::SlotSet;
@@ -22,7 +23,11 @@ pub(super) struct Manner {
     /// 0: there is none.
     tls_port: u16,
     /// Nodes speak TLS with each other.
-    of_nodes: bool,
+    pub(super) of_nodes: bool,
+    /// Late requests are forwarded.
+    pub(super) is_damped: bool,
+    /// So many clients are told of new owners a second.
+    pub(super) redirects_per_s: u64,
     needs_full_coverage: bool,
     reads_when_down: bool,
     channels_when_down: bool,
@@ -38,6 +43,8 @@ impl Manner {
             },
             tls_port: config.int("tls-port") as u16,
             of_nodes: config.bool("tls-cluster"),
+            is_damped: &config.bytes("cluster-redirects")[..] == b"damped",
+            redirects_per_s: config.int("cluster-redirect-rate") as u64,
             needs_full_coverage: config.bool("cluster-require-full-coverage"),
             reads_when_down: config.bool("cluster-allow-reads-when-down"),
             channels_when_down: config.bool("cluster-allow-pubsubshard-when-down"),
@@ -119,7 +126,9 @@ pub(super) struct Standing {
     pub(super) withheld: Option<SlotSet>,
     pub(super) manner: Manner,
     /// The ends of redirections by node, without TLS and with it.
-    doors: Vec<[String; 2]>,
+    pub(super) doors: Vec<[String; 2]>,
+    /// Slots that have left since this node has known others.
+    pub(super) left: Left,
 }
 
 impl Standing {
@@ -133,6 +142,7 @@ impl Standing {
             withheld: None,
             manner: Manner::of(config),
             doors: Vec::new(),
+            left: Left::default(),
         }
     }
 
@@ -217,7 +227,7 @@ impl Standing {
     }
 
     /// The primary of a shard, by its place in the topology, if it is known.
-    fn leader_of(&self, shard: usize) -> Option<usize> {
+    pub(super) fn leader_of(&self, shard: usize) -> Option<usize> {
         let topology = self.topology.as_ref()?;
         topology.shards[shard].nodes.first().copied().filter(|place| topology.nodes[*place].is_primary)
     }
@@ -356,8 +366,7 @@ impl Standing {
         }
     }
 
-    /// What a client is told who is sent elsewhere. Whether a request is redirected at all, or forwarded, is to be decided
-    /// here.
+    /// What a client is told who is sent elsewhere.
     pub(super) fn text(&self, elsewhere: Elsewhere, port: Option<u16>) -> String {
         let door = |place: usize| self.doors[place][usize::from(self.manner.over_tls(port))].as_str();
         match elsewhere {

@@ -20,6 +20,7 @@ use crate::pubsub::Space;
 use crate::reply::Reply;
 use crate::scripting::{Scripting, vm};
 use crate::server::{REDIS_VERSION, Server};
+use crate::stats::{Counter, WorkerStats};
 use base::clock::Now;
 
 /// The text so far.
@@ -433,7 +434,22 @@ fn placement(source: &Source<'_>, fields: &mut Fields) {
 }
 
 fn cluster(source: &Source<'_>, fields: &mut Fields) {
-    fields.add("cluster_enabled", u8::from(source.server.cluster.enabled));
+    let cluster = &source.server.cluster;
+    fields.add("cluster_enabled", u8::from(cluster.enabled));
+    if !cluster.enabled {
+        return;
+    }
+    let redirects = &cluster.redirects;
+    fields.add("cluster_redirects", source.server.config.string("cluster-redirects"));
+    fields.add("cluster_late_clients", redirects.known());
+    fields.add("cluster_forwarded_requests", redirects.forwarded.load(Relaxed));
+    fields.add("cluster_forwarded_lost", redirects.lost.load(Relaxed));
+    fields.add("cluster_redirects_told", redirects.told.load(Relaxed));
+    fields.add("cluster_redirects_told_at_once", redirects.told_at_once.load(Relaxed));
+    let total = |counter: fn(&WorkerStats) -> &Counter| source.server.total(counter);
+    fields.add("cluster_relays", total(|stats| &stats.relays));
+    fields.add("cluster_relays_waiting_requests", total(|stats| &stats.relays_waiting_requests));
+    fields.add("cluster_relays_waiting_bytes", total(|stats| &stats.relays_waiting_bytes));
 }
 
 #[cfg(test)]

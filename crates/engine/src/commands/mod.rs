@@ -28,6 +28,7 @@ pub(crate) mod migrate;
 pub mod persistence;
 pub mod pubsub;
 mod random;
+pub mod redirects;
 pub mod replication;
 pub mod scan;
 pub mod scripting;

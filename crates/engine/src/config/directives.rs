@@ -289,6 +289,7 @@ pub(super) const SHUTDOWN_WORDS: &[&str] = &["default", "save", "nosave", "now",
 const CLIENT_COMPAT: &[&str] = &["auto", "modern", "legacy"];
 const DURABILITIES: &[&str] = &["auto", "none", "everysec", "always", "quorum"];
 const LOG_FORMATS: &[&str] = &["text", "json"];
+const REDIRECTS: &[&str] = &["damped", "plain"];
 const CLUSTER_AGES: &[&str] = &["cluster-slave-validity-factor"];
 
 /// Every directive. `CONFIG GET` with a glob answers in this order.
@@ -300,6 +301,8 @@ pub static DIRECTIVES: &[Directive] = &[
     word("client-compat", CLIENT_COMPAT, "auto"),
     int("sentinel-port", 0, PORT, 0),
     text("sentinel-master-name", "mymaster"),
+    word("cluster-redirects", REDIRECTS, "damped"),
+    int("cluster-redirect-rate", 0, 1_000_000, 200),
     memory("cluster-migration-max-bytes-per-second", 0, u64::MAX, 0),
     word("log-format", LOG_FORMATS, "text").immutable(),
     yes("no-fork").immutable(),

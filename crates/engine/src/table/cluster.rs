@@ -1,7 +1,7 @@
 //! Rows of the cluster commands.
 
 use super::{Categories, Command, Deprecated, Flags, Group};
-use crate::commands::{cluster, cluster_changes, slot_migrations, sync_slots};
+use crate::commands::{cluster, cluster_changes, redirects, slot_migrations, sync_slots};
 
 const OUTPUT: &[&str] = &["nondeterministic_output"];
 
@@ -203,6 +203,18 @@ const SUBCOMMANDS: &[Command] = &[
         summary: "Tells of slots that move from or to this node, and of moves that have ended.",
         run: slot_migrations::getslotmigrations,
         ..CHANGE
+    },
+    Command {
+        name: "redirects",
+        arity: -2,
+        tips: OUTPUT,
+        flags: Flags::LOADING.union(Flags::STALE),
+        since: "9.0.0",
+        complexity: "O(N) in the number of clients whose requests come late",
+        summary: "Tells whose requests for slots that have left are forwarded, or has this connection redirected at once.",
+        syntax: "[PLAIN]",
+        run: redirects::redirects,
+        ..SUB
     },
     Command {
         name: "syncslots",

@@ -1,0 +1,224 @@
+//! Requests for slots that have left this node while it ran: late ones, which are forwarded to the new owner unless it is the
+//! client's turn to be told of it.
+//!
+//! What is not late is told plainly: a slot that this node has never served since it started was not asked for here by any
+//! client that was right once, and who has just come has to learn anyway.
+
+use std::sync::Arc;
+
+use base::limits::FORWARD_REQUEST_BYTES_MAX;
+use base::slot::SLOT_COUNT;
+use resp::{Args, Proto, write_command};
+
+use super::redirects::Verdict;
+use super::routing::Asked;
+use super::standing::{Elsewhere, Request, Standing};
+use crate::args::is;
+use crate::clients::Peer;
+use crate::fault::Fault;
+use crate::forwarding::{Door, Forward, Room};
+use crate::server::Server;
+use crate::session::Session;
+use crate::table::{Categories, CommandInfo, Flags};
+use crate::worker::Worker;
+
+use std::sync::atomic::Ordering::Relaxed;
+
+/// What this node has served of a slot that it does not serve any more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Served {
+    #[default]
+    Nothing,
+    /// As a replica: reads of connections that have sent READONLY.
+    Reads,
+    /// As its primary.
+    All,
+}
+
+/// Slots that have left.
+#[derive(Clone)]
+pub(super) struct Left {
+    slots: Box<[Served]>,
+    /// The topology by which the last of them did.
+    revision: u64,
+}
+
+impl Default for Left {
+    fn default() -> Left {
+        Left { slots: vec![Served::Nothing; SLOT_COUNT.into()].into(), revision: 0 }
+    }
+}
+
+impl Left {
+    /// Takes in a change from `before` to `after`, as of a revision.
+    pub(super) fn follow(&mut self, before: &Standing, after: &Standing, revision: u64) {
+        // What a node that has just started serves nobody knows yet.
+        if before.topology().is_none() {
+            return;
+        }
+        for (slot, served) in (0..SLOT_COUNT).zip(&mut self.slots) {
+            let now = match () {
+                () if after.leads(slot) => Served::Nothing,
+                () if before.leads(slot) => Served::All,
+                () if after.owns(slot) && *served == Served::Reads => Served::Nothing,
+                () if before.owns(slot) && !after.owns(slot) && *served == Served::Nothing => Served::Reads,
+                () => *served,
+            };
+            if now != Served::Nothing && now != *served {
+                self.revision = revision;
+            }
+            *served = now;
+        }
+    }
+
+    /// True if this request was run here once.
+    fn has(&self, slot: u16, request: Request) -> bool {
+        match self.slots[usize::from(slot)] {
+            Served::Nothing => false,
+            Served::Reads => request.readonly && !request.writes,
+            Served::All => true,
+        }
+    }
+}
+
+/// What stands for a request that was taken to be forwarded, or is to come again after those that were: nobody is told.
+const FORWARDED: Fault = Fault::Text("MOVED");
+
+/// What a request is told that is run elsewhere, unless it was taken to be forwarded ([`crate::forwarding`]). Behind requests
+/// that were taken nothing is decided: what is not forwarded with them comes again.
+#[cold]
+pub(super) fn send_elsewhere(
+    server: &Server,
+    worker: &mut Worker,
+    session: &Session,
+    asked: Asked<'_>,
+    elsewhere: Elsewhere,
+) -> Fault {
+    let (cluster, standing) = (&server.cluster, server.cluster.standing());
+    let is_behind = worker.forwarding.taken() > 0;
+    let told = |elsewhere| if is_behind { FORWARDED } else { cluster.fault(elsewhere, &session.client.peer) };
+    let request = asked.request(session);
+    let (slot, shard) = match elsewhere {
+        Elsewhere::Moved(slot, shard) if standing.manner.is_damped && standing.left.has(slot, request) => {
+            (slot, shard)
+        }
+        elsewhere => return told(elsewhere),
+    };
+    if session.wants_plain_redirects {
+        return told(elsewhere);
+    }
+    let (client, now_us) = (&session.client, worker.now.mono_us);
+    let door = standing.relay_to(shard, session.proto).filter(|_| may_be_forwarded(session, asked));
+    let room = door.map(|door| (door, bytes_of(asked))).map(|(door, bytes)| match bytes {
+        Some(bytes) => worker.forwarding.has_room(door, bytes, now_us),
+        None => Room::None,
+    });
+    let Some((door, Room::Now)) = door.zip(room) else {
+        if !is_behind {
+            cluster.redirects.note_told_at_once(client, now_us);
+        }
+        return told(elsewhere);
+    };
+    match is_behind {
+        true => cluster.redirects.note_forwarded(client, now_us),
+        false => match cluster.redirects.judge(client, now_us, standing.manner.redirects_per_s) {
+            Verdict::Tell => return told(elsewhere),
+            Verdict::Forward => {}
+        },
+    }
+    let forward = encode(asked, slot, standing.left.revision);
+    worker.forwarding.take(door, forward);
+    FORWARDED
+}
+
+/// True if nothing that the connection has said before matters to the request, and it does not wait.
+fn may_be_forwarded(session: &Session, asked: Asked<'_>) -> bool {
+    let (client, Asked::Command(info, args)) = (&session.client, asked) else { return false };
+    let is_listening = session.subscriptions.is_some() && session.proto == Proto::V2;
+    let is_special = client.is_monitor.load(Relaxed) || client.is_replica.load(Relaxed) || session.importing;
+    let is_plain = session.db == 0
+        && session.multi.is_none()
+        && !session.asking
+        && !session.no_touch
+        && session.durability.is_none()
+        // What it reads elsewhere nobody would tell it the end of.
+        && session.tracking.is_none();
+    is_plain && !is_listening && !is_special && may_run_elsewhere(session, info, args)
+}
+
+/// True if the command can be run for a client by another node, as somebody who may do everything.
+fn may_run_elsewhere(session: &Session, info: &CommandInfo, args: Args<'_>) -> bool {
+    let (flags, categories) = (info.spec.flags, info.spec.categories);
+    let waits = flags.contains(Flags::BLOCKING)
+        && (!matches!(info.spec.name, "xread" | "xreadgroup") || args.iter().any(|word| is(word, "BLOCK")));
+    // WATCH, MIGRATE, SSUBSCRIBE and their like.
+    let concerns_connection = flags.intersects(Flags::OUTGOING | Flags::SUBSCRIBED | Flags::ASKING)
+        || categories.contains(Categories::TRANSACTION);
+    // What these may touch is asked as they run.
+    let asks_rights =
+        categories.contains(Categories::SCRIPTING) || matches!(info.spec.name, "sort" | "sort_ro");
+    !waits && !concerns_connection && (!asks_rights || session.user.is_unrestricted())
+}
+
+/// Bytes of a request's arguments; `None`: too many to be forwarded.
+fn bytes_of(asked: Asked<'_>) -> Option<usize> {
+    let Asked::Command(_, args) = asked else { return None };
+    let bytes = args.iter().map(|word| word.len() + 16).sum();
+    (bytes <= FORWARD_REQUEST_BYTES_MAX).then_some(bytes)
+}
+
+fn encode(asked: Asked<'_>, slot: u16, revision: u64) -> Forward {
+    let mut bytes = Vec::new();
+    if let Asked::Command(_, args) = asked {
+        match args.as_encoded() {
+            Some(encoded) => bytes.extend_from_slice(encoded),
+            None => write_command(&mut bytes, args.iter()),
+        }
+    }
+    Forward { bytes, slot, replies_before: 0, is_silent: false, revision }
+}
+
+impl Standing {
+    /// The relay to a shard's primary; `None`: it is not there, or its address is none.
+    fn relay_to(&self, shard: usize, proto: Proto) -> Option<Door> {
+        let leader = self.leader_of(shard)?;
+        let node = &self.topology()?.nodes[leader];
+        let over_tls = self.manner.of_nodes;
+        let port = if over_tls { node.record.tls_port } else { node.record.port };
+        let ip = node.record.ip.parse().ok().filter(|_| port != 0 && node.is_live)?;
+        Some(Door::new(std::net::SocketAddr::new(ip, port), over_tls, proto))
+    }
+
+    /// The end of a redirection that another node has told a relay, as this client has to be told it: to a port that it can
+    /// speak to.
+    fn translated(&self, told: &str, over_tls: bool) -> Option<&str> {
+        let from = usize::from(self.manner.of_nodes);
+        let node = self.doors.iter().find(|doors| doors[from] == told)?;
+        Some(&node[usize::from(over_tls)])
+    }
+}
+
+impl Server {
+    /// An answer that a relay has brought, as the client at `peer` is told it.
+    pub fn passed_on(&self, reply: &[u8], peer: &Peer) -> Option<Vec<u8>> {
+        let standing = self.cluster.standing();
+        let over_tls = standing.manner.over_tls(super::ClusterFace::port_of(peer));
+        if !reply.starts_with(b"-MOVED ") || over_tls == standing.manner.of_nodes {
+            return None;
+        }
+        let text = std::str::from_utf8(reply).ok()?.trim_end();
+        let (before, told) = text.rsplit_once(' ')?;
+        Some(format!("{before} {}\r\n", standing.translated(told, over_tls)?).into_bytes())
+    }
+
+    /// What the client at `peer` is told whose request for a slot was not forwarded in the end.
+    pub fn not_forwarded(&self, slot: u16, client: &Arc<crate::clients::Client>, now_us: u64) -> Vec<u8> {
+        self.cluster.redirects.note_told_at_once(client, now_us);
+        let standing = self.cluster.standing();
+        // Where it has come back meanwhile, the client finds it where it has asked for it.
+        let elsewhere =
+            standing.redirection(slot).or_else(|| Some(Elsewhere::Moved(slot, standing.shard()?)));
+        let fault = self.cluster.fault(elsewhere.unwrap_or(Elsewhere::Unbound), &client.peer);
+        [b"-", fault.bytes(), b"\r\n"].concat()
+    }
+}
