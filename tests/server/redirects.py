@@ -93,9 +93,11 @@ def redirects_of_every_shape():
         for words in [("BLPOP", "bar", 0), ("WATCH", "bar"), ("XREAD", "BLOCK", 1, "STREAMS", "bar", "$"),
                       ("SSUBSCRIBE", "bar")]:
             expect(str(client.call(*words)), moved(nodes), words[0])
-        expect(client.call("MULTI"), "OK")
-        expect(str(client.call("SET", "bar", 1)), moved(nodes))
-        assert str(client.call("EXEC")).startswith("EXECABORT")
+        transaction = [("MULTI",), ("SET", "{bar}t", 1), ("INCR", "{bar}t"), ("EXEC",), ("MULTI",), ("INCR", "{bar}t"),
+                       ("PING",), ("EXEC",), ("GET", "{bar}t"), ("GET", "hello")]
+        client.send(b"".join(encode(*words) for words in transaction))
+        wanted = ["OK", "QUEUED", "QUEUED", ["OK", 2], "OK", "QUEUED", "QUEUED", Error(moved(nodes)), b"2", None]
+        expect([client.reply() for _ in wanted], wanted, "a transaction is handed on whole, or not at all")
         expect(str(client.call("HSET", "bar", "f", 1)),
                "WRONGTYPE Operation against a key holding the wrong kind of value")
         client.send(b"".join(encode(*words) for words in [

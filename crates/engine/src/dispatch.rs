@@ -316,7 +316,9 @@ fn run_one<'s>(
     if worker.forwarding.taken() > 0 {
         // What is not forwarded with the others runs after them.
         worker.held_up = worker.forwarding.taken() == taken;
-        note_forwarded(worker, session);
+        if !worker.held_up {
+            note_forwarded(server, worker, session, info);
+        }
         return None;
     }
     let result = match admitted {
@@ -376,11 +378,18 @@ fn run_one<'s>(
     ran
 }
 
-/// The request that was just taken, if it was, gets its reply as the connection wants it.
+/// A request was taken to be forwarded: it gets its reply as the connection wants it.
 #[cold]
-fn note_forwarded(worker: &mut Worker, session: &mut Session) {
-    if !worker.held_up
-        && session.reply_mode != ReplyMode::On
+fn note_forwarded(
+    server: &Server,
+    worker: &mut Worker,
+    session: &mut Session,
+    info: Result<&CommandInfo, ()>,
+) {
+    if info.is_ok_and(|info| info.spec.name == "exec") {
+        session.end_transaction(server);
+    }
+    if session.reply_mode != ReplyMode::On
         && let Some(forward) = worker.forwarding.last_taken()
     {
         forward.is_silent = true;

@@ -35,12 +35,17 @@ fn forwarded(harness: &mut Harness) -> String {
     let show = |(door, forward): (engine::forwarding::Door, engine::forwarding::Forward)| {
         let (proto, silent) =
             (if door.is_resp3 { "/3" } else { "" }, if forward.is_silent { "!" } else { "" });
-        let (value, used) = resp::parse::parse(&forward.bytes).expect("a command").expect("a whole one");
-        assert_eq!(used, forward.bytes.len());
-        let words = value.as_elements().expect("words").iter();
-        let words: Vec<String> =
-            words.map(|word| String::from_utf8_lossy(word.as_bytes().unwrap_or(b"?")).into_owned()).collect();
-        format!("{}{proto}{silent} {}", door.address.port(), words.join(" "))
+        let (mut rest, mut commands) = (&forward.bytes[..], Vec::new());
+        while !rest.is_empty() {
+            let (value, used) = resp::parse::parse(rest).expect("a command").expect("a whole one");
+            let words = value.as_elements().expect("words").iter();
+            let words =
+                words.map(|word| String::from_utf8_lossy(word.as_bytes().unwrap_or(b"?")).into_owned());
+            commands.push(words.collect::<Vec<_>>().join(" "));
+            rest = &rest[used..];
+        }
+        assert_eq!(commands.len(), forward.replies_before + 1);
+        format!("{}{proto}{silent} {}", door.address.port(), commands.join("; "))
     };
     harness.forwards().into_iter().map(show).collect::<Vec<_>>().join("|")
 }
@@ -96,7 +101,7 @@ fn what_cannot_be_forwarded_is_told_at_once() {
     assert_eq!(harness.server.cluster.redirects.told_at_once.load(Relaxed), lines.len() as u64);
     // What the connection has said before matters.
     for (number, before) in [
-        (1, "MULTI"),
+        (1, "WATCH hello"),
         (2, "CLIENT TRACKING ON"),
         (3, "SUBSCRIBE x"),
         (4, "CLIENT NO-TOUCH ON"),
@@ -109,9 +114,47 @@ fn what_cannot_be_forwarded_is_told_at_once() {
         harness.check("GET bar", MOVED);
     }
     assert_eq!(forwarded(&mut harness), "");
-    harness.on(1).check("EXEC", "-EXECABORT Transaction discarded because of previous errors.");
     harness.on(8).check("CONFIG SET cluster-redirects plain", "+OK");
     harness.on(8).check("GET bar", MOVED);
+}
+
+#[test]
+fn a_transaction_is_forwarded_whole_or_not_at_all() {
+    let mut harness = node("0");
+    for (lines, answer, expected) in [
+        (
+            &["SET bar 1", "BLPOP {bar}l 0", "EVAL \"return 1\" 1 bar"][..],
+            "",
+            "7001 MULTI; SET bar 1; BLPOP {bar}l 0; EVAL return 1 1 bar; EXEC",
+        ),
+        // What has no key may say something of the connection.
+        (&["SET bar 1", "CLIENT REPLY OFF"], MOVED, ""),
+        (&["GET hello"], "[(nil)]", ""),
+        (&["GET hello", "SET bar 1"], "-CROSSSLOT Keys in request don't hash to the same slot", ""),
+    ] {
+        harness.check("MULTI", "+OK");
+        lines.iter().for_each(|line| harness.check(line, "+QUEUED"));
+        harness.check("EXEC", answer);
+        assert_eq!(forwarded(&mut harness), expected, "{lines:?}");
+        harness.check("EXEC", "-ERR EXEC without MULTI");
+    }
+    harness.check("WATCH hello", "+OK");
+    harness.check("MULTI", "+OK");
+    harness.check("SET bar 1", MOVED);
+    harness.check("EXEC", "-EXECABORT Transaction discarded because of previous errors.");
+    assert_eq!(forwarded(&mut harness), "");
+    // The slot leaves while the queue is filled.
+    install(&harness, "master", "-", ["0-8191", "8192-12000", "12001-16383"]);
+    harness.check("MULTI", "+OK");
+    harness.check("SET bar 1", "+QUEUED");
+    install(&harness, "master", "-", ["0-5060 5062-8191", "5061 8192-12000", "12001-16383"]);
+    harness.check("EXEC", "");
+    assert_eq!(forwarded(&mut harness), "7001 MULTI; SET bar 1; EXEC");
+    let mut told = node("1000");
+    told.check("MULTI", "+OK");
+    told.check("SET bar 1", MOVED);
+    told.check("EXEC", "-EXECABORT Transaction discarded because of previous errors.");
+    assert_eq!(forwarded(&mut told), "");
 }
 
 #[test]

@@ -4,7 +4,9 @@
 //! What is not late is told plainly: a slot that this node has never served since it started was not asked for here by any
 //! client that was right once, and who has just come has to learn anyway.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use base::limits::FORWARD_REQUEST_BYTES_MAX;
 use base::slot::SLOT_COUNT;
@@ -13,16 +15,18 @@ use resp::{Args, Proto, write_command};
 use super::redirects::Verdict;
 use super::routing::Asked;
 use super::standing::{Elsewhere, Request, Standing};
+use crate::acl;
 use crate::args::is;
-use crate::clients::Peer;
-use crate::fault::Fault;
+use crate::clients::{Client, Peer};
+use crate::fault::{CmdResult, Fault};
 use crate::forwarding::{Door, Forward, Room};
 use crate::server::Server;
 use crate::session::Session;
 use crate::table::{Categories, CommandInfo, Flags};
 use crate::worker::Worker;
 
-use std::sync::atomic::Ordering::Relaxed;
+/// What stands before an argument, at most, in most requests.
+const WORD_HEADER_BYTES: usize = 16;
 
 /// What this node has served of a slot that it does not serve any more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,7 +89,8 @@ impl Left {
 const FORWARDED: Fault = Fault::Text("MOVED");
 
 /// What a request is told that is run elsewhere, unless it was taken to be forwarded ([`crate::forwarding`]). Behind requests
-/// that were taken nothing is decided: what is not forwarded with them comes again.
+/// that were taken nothing is decided: what is not forwarded with them comes again. No error: it is to be queued for an EXEC
+/// that will be forwarded.
 #[cold]
 pub(super) fn send_elsewhere(
     server: &Server,
@@ -93,63 +98,73 @@ pub(super) fn send_elsewhere(
     session: &Session,
     asked: Asked<'_>,
     elsewhere: Elsewhere,
-) -> Fault {
+) -> CmdResult {
     let (cluster, standing) = (&server.cluster, server.cluster.standing());
     let is_behind = worker.forwarding.taken() > 0;
-    let told = |elsewhere| if is_behind { FORWARDED } else { cluster.fault(elsewhere, &session.client.peer) };
-    let request = asked.request(session);
+    let told = |elsewhere| match is_behind {
+        true => Err(FORWARDED),
+        false => Err(cluster.fault(elsewhere, &session.client.peer)),
+    };
     let (slot, shard) = match elsewhere {
-        Elsewhere::Moved(slot, shard) if standing.manner.is_damped && standing.left.has(slot, request) => {
+        Elsewhere::Moved(slot, shard) if standing.is_late(session, slot, asked.request(session)) => {
             (slot, shard)
         }
         elsewhere => return told(elsewhere),
     };
-    if session.wants_plain_redirects {
-        return told(elsewhere);
-    }
     let (client, now_us) = (&session.client, worker.now.mono_us);
-    let door = standing.relay_to(shard, session.proto).filter(|_| may_be_forwarded(session, asked));
-    let room = door.map(|door| (door, bytes_of(asked))).map(|(door, bytes)| match bytes {
-        Some(bytes) => worker.forwarding.has_room(door, bytes, now_us),
-        None => Room::None,
-    });
-    let Some((door, Room::Now)) = door.zip(room) else {
+    let bytes = bytes_of(server, asked).filter(|_| may_be_forwarded(server, session, asked));
+    let door = bytes.and_then(|bytes| Some((standing.relay_to(shard, session.proto)?, bytes)));
+    let door = door.filter(|(door, bytes)| worker.forwarding.has_room(*door, *bytes, now_us) == Room::Now);
+    let Some((door, _)) = door else {
         if !is_behind {
             cluster.redirects.note_told_at_once(client, now_us);
         }
         return told(elsewhere);
     };
-    match is_behind {
-        true => cluster.redirects.note_forwarded(client, now_us),
-        false => match cluster.redirects.judge(client, now_us, standing.manner.redirects_per_s) {
-            Verdict::Tell => return told(elsewhere),
-            Verdict::Forward => {}
-        },
+    if !is_behind && cluster.redirects.judge(client, now_us, standing.manner.redirects_per_s) == Verdict::Tell
+    {
+        return told(elsewhere);
     }
-    let forward = encode(asked, slot, standing.left.revision);
-    worker.forwarding.take(door, forward);
-    FORWARDED
+    if session.multi.is_some() && matches!(asked, Asked::Command(..)) {
+        return Ok(());
+    }
+    cluster.redirects.note_forwarded(client, now_us);
+    worker.forwarding.take(door, encode(server, asked, slot, standing.left.revision));
+    Err(FORWARDED)
 }
 
 /// True if nothing that the connection has said before matters to the request, and it does not wait.
-fn may_be_forwarded(session: &Session, asked: Asked<'_>) -> bool {
-    let (client, Asked::Command(info, args)) = (&session.client, asked) else { return false };
+fn may_be_forwarded(server: &Server, session: &Session, asked: Asked<'_>) -> bool {
+    let client = &session.client;
     let is_listening = session.subscriptions.is_some() && session.proto == Proto::V2;
     let is_special = client.is_monitor.load(Relaxed) || client.is_replica.load(Relaxed) || session.importing;
     let is_plain = session.db == 0
-        && session.multi.is_none()
+        && session.watching.is_empty()
+        && session.multi.as_ref().is_none_or(|queue| !queue.aborted)
         && !session.asking
         && !session.no_touch
         && session.durability.is_none()
         // What it reads elsewhere nobody would tell it the end of.
         && session.tracking.is_none();
-    is_plain && !is_listening && !is_special && may_run_elsewhere(session, info, args)
+    is_plain
+        && !is_listening
+        && !is_special
+        && match asked {
+            Asked::Command(info, args) => may_run_elsewhere(session, info, args),
+            // Some may have been queued while their keys were here, or the user might do more.
+            Asked::Queue(queue) => queue.commands(server.registry).all(|queued| {
+                let is_allowed = acl::check(server, &session.user, queued.info, queued.args).is_ok();
+                is_allowed && may_run_elsewhere(session, queued.info, queued.args)
+            }),
+        }
 }
 
-/// True if the command can be run for a client by another node, as somebody who may do everything.
+/// True if the command can be run for a client by another node, as somebody who may do everything. In a transaction it does
+/// not wait, and says nothing of the connection.
 fn may_run_elsewhere(session: &Session, info: &CommandInfo, args: Args<'_>) -> bool {
     let (flags, categories) = (info.spec.flags, info.spec.categories);
-    let waits = flags.contains(Flags::BLOCKING)
+    let waits = session.multi.is_none()
+        && flags.contains(Flags::BLOCKING)
         && (!matches!(info.spec.name, "xread" | "xreadgroup") || args.iter().any(|word| is(word, "BLOCK")));
     // WATCH, MIGRATE, SSUBSCRIBE and their like.
     let concerns_connection = flags.intersects(Flags::OUTGOING | Flags::SUBSCRIBED | Flags::ASKING)
@@ -157,28 +172,44 @@ fn may_run_elsewhere(session: &Session, info: &CommandInfo, args: Args<'_>) -> b
     // What these may touch is asked as they run.
     let asks_rights =
         categories.contains(Categories::SCRIPTING) || matches!(info.spec.name, "sort" | "sort_ro");
-    !waits && !concerns_connection && (!asks_rights || session.user.is_unrestricted())
+    let mut has_key = false;
+    let _ = info.each_key(args, &mut |_, _| has_key = true);
+    has_key && !waits && !concerns_connection && (!asks_rights || session.user.is_unrestricted())
 }
 
-/// Bytes of a request's arguments; `None`: too many to be forwarded.
-fn bytes_of(asked: Asked<'_>) -> Option<usize> {
-    let Asked::Command(_, args) = asked else { return None };
-    let bytes = args.iter().map(|word| word.len() + 16).sum();
+/// Bytes of a request, or somewhat more; `None`: too many to be forwarded.
+fn bytes_of(server: &Server, asked: Asked<'_>) -> Option<usize> {
+    let of_command = |args: Args<'_>| args.iter().map(|word| word.len() + WORD_HEADER_BYTES).sum::<usize>();
+    let bytes = match asked {
+        Asked::Command(_, args) => of_command(args),
+        Asked::Queue(queue) => queue.commands(server.registry).map(|queued| of_command(queued.args)).sum(),
+    };
     (bytes <= FORWARD_REQUEST_BYTES_MAX).then_some(bytes)
 }
 
-fn encode(asked: Asked<'_>, slot: u16, revision: u64) -> Forward {
-    let mut bytes = Vec::new();
-    if let Asked::Command(_, args) = asked {
-        match args.as_encoded() {
+fn encode(server: &Server, asked: Asked<'_>, slot: u16, revision: u64) -> Forward {
+    let (mut bytes, mut replies_before) = (Vec::new(), 0);
+    match asked {
+        Asked::Command(_, args) => match args.as_encoded() {
             Some(encoded) => bytes.extend_from_slice(encoded),
             None => write_command(&mut bytes, args.iter()),
+        },
+        Asked::Queue(queue) => {
+            write_command(&mut bytes, ["MULTI"]);
+            queue.commands(server.registry).for_each(|queued| write_command(&mut bytes, queued.args.iter()));
+            write_command(&mut bytes, ["EXEC"]);
+            replies_before = 1 + queue.len();
         }
     }
-    Forward { bytes, slot, replies_before: 0, is_silent: false, revision }
+    Forward { bytes, slot, replies_before, is_silent: false, revision }
 }
 
 impl Standing {
+    /// True if a request has come too late, and the connection does not want to be told so plainly.
+    fn is_late(&self, session: &Session, slot: u16, request: Request) -> bool {
+        self.manner.is_damped && !session.wants_plain_redirects && self.left.has(slot, request)
+    }
+
     /// The relay to a shard's primary; `None`: it is not there, or its address is none.
     fn relay_to(&self, shard: usize, proto: Proto) -> Option<Door> {
         let leader = self.leader_of(shard)?;
@@ -186,7 +217,7 @@ impl Standing {
         let over_tls = self.manner.of_nodes;
         let port = if over_tls { node.record.tls_port } else { node.record.port };
         let ip = node.record.ip.parse().ok().filter(|_| port != 0 && node.is_live)?;
-        Some(Door::new(std::net::SocketAddr::new(ip, port), over_tls, proto))
+        Some(Door::new(SocketAddr::new(ip, port), over_tls, proto))
     }
 
     /// The end of a redirection that another node has told a relay, as this client has to be told it: to a port that it can
@@ -212,7 +243,7 @@ impl Server {
     }
 
     /// What the client at `peer` is told whose request for a slot was not forwarded in the end.
-    pub fn not_forwarded(&self, slot: u16, client: &Arc<crate::clients::Client>, now_us: u64) -> Vec<u8> {
+    pub fn not_forwarded(&self, slot: u16, client: &Arc<Client>, now_us: u64) -> Vec<u8> {
         self.cluster.redirects.note_told_at_once(client, now_us);
         let standing = self.cluster.standing();
         // Where it has come back meanwhile, the client finds it where it has asked for it.

@@ -71,7 +71,7 @@ impl Default for Redirects {
 }
 
 impl Redirects {
-    /// What is to become of a late request that can be forwarded, where `per_s` are told a second. It is counted.
+    /// What is to become of a late request that can be forwarded, where `per_s` are told a second.
     pub(crate) fn judge(&self, client: &Arc<Client>, now_us: u64, per_s: u64) -> Verdict {
         let known = self.known() as u64;
         self.of_client(client, now_us, |redirected| {
@@ -80,8 +80,6 @@ impl Redirects {
             let may_be_told =
                 redirected.told_us.is_none_or(|told_us| now_us.saturating_sub(told_us) >= pause_us);
             if per_s == 0 || !may_be_told || !self.take_turn(now_us, per_s) {
-                redirected.forwarded += 1;
-                self.forwarded.fetch_add(1, Relaxed);
                 return Verdict::Forward;
             }
             redirected.told += 1;
@@ -100,7 +98,7 @@ impl Redirects {
         });
     }
 
-    /// A late request was forwarded behind another.
+    /// A late request was forwarded.
     pub(crate) fn note_forwarded(&self, client: &Arc<Client>, now_us: u64) {
         self.forwarded.fetch_add(1, Relaxed);
         self.of_client(client, now_us, |redirected| redirected.forwarded += 1);

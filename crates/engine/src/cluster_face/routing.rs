@@ -211,7 +211,7 @@ fn admit_slowly(
         Some(is_there)
     };
     let decided = server.cluster.decide(server, session, asked, worker.is_cut_off, &mut is_there);
-    decided.map_err(|elsewhere| send_elsewhere(server, worker, session, asked, elsewhere))
+    decided.or_else(|elsewhere| send_elsewhere(server, worker, session, asked, elsewhere))
 }
 
 /// Asks again under the stripes of a command's keys, of which `slot` is one's slot.

@@ -122,7 +122,7 @@ fn replies_are_passed_on_as_they_come() {
             relay.push(origin(client), request(&["GET", "a"]), NOW_US);
         }
         relay.push(Origin { is_silent: true, ..origin(4) }, request(&["GET", "a"]), NOW_US);
-        assert_eq!(sent(&mut relay, NOW_US), "GET a  GET a  GET a  GET a");
+        assert_eq!(sent(&mut relay, NOW_US), "GET a GET a GET a GET a");
         let (mut got, mut ends) = (vec![String::new(); 5], Vec::new());
         let mut answers = Answers::default();
         for chunk in all.as_bytes().chunks(piece) {
@@ -279,8 +279,16 @@ fn two_nodes_answer_as_one_and_never_send_each_other_in_circles() {
         ask(&mut old, &mut new, "GET k"),
         "1:-WRONGTYPE Operation against a key holding the wrong kind of value~"
     );
+    for line in ["MULTI", "SET k 1", "INCR k"] {
+        assert!(["+OK", "+QUEUED"].contains(&&*old.run(line)), "{line}");
+    }
+    assert_eq!(ask(&mut old, &mut new, "EXEC"), "1:*2~+OK~:2~");
     // It has gone back, and the old owner has not heard of it yet.
     install(&new, 1, OWNERS);
+    for line in ["MULTI", "SET k 1"] {
+        old.run(line);
+    }
+    assert_eq!(ask(&mut old, &mut new, "EXEC"), "1:-MOVED 7629 127.0.0.1:7000~");
     assert_eq!(ask(&mut old, &mut new, "GET k"), "1:-MOVED 7629 127.0.0.1:7000~");
     assert!(new.forwards().is_empty(), "what a relay brings is not forwarded");
     new.on(1).check("GET k", "");

@@ -84,7 +84,10 @@ impl Worker {
         self.open_relays();
         self.relays.numbers().into_iter().for_each(|number| self.write_relay(number));
         let (now_us, forwarding) = (self.engine.now.mono_us, &self.engine.forwarding);
-        let due_us = forwarding.relays.values().map(|relay| relay.due_us()).min();
+        // One that is not read is looked at when its client has read, and now and then.
+        let is_read = |number: &usize| !self.relays.sockets[*number].1.is_held;
+        let read = self.relays.by_door.iter().filter(|(_, number)| is_read(number));
+        let due_us = read.filter_map(|(door, _)| Some(forwarding.relays.get(door)?.due_us())).min();
         let wait_us = due_us.map_or(u64::MAX, |due_us| due_us.saturating_sub(now_us));
         self.relays.wait_us = self.relays.wait_us.min(wait_us);
         let (requests, bytes) = forwarding.waiting();
