@@ -25,6 +25,8 @@ class Policy(NamedTuple):
 TRYAGAIN = r"^several: .*TRYAGAIN"
 # A node that was killed and is back says so until it knows who serves which slots; so does Redis.
 CLUSTERDOWN = r"CLUSTERDOWN"
+# Jedis waits ever longer between two attempts, but not before every second one.
+NO_ATTEMPTS_LEFT = r"No more cluster attempts left"
 
 POLICIES = {
     # cluster.py: MOVED, ASK, TRYAGAIN, CLUSTERDOWN and broken connections are tried again, so often and so far apart
@@ -47,12 +49,12 @@ POLICIES = {
         kill=(CLUSTERDOWN, r"JedisClusterMaxRedirectionsException", r"JedisConnectionException", r"NoReachableCluster"),
     ),
     # JedisClusterCommand.runWithRetries: as before, but with pauses, for as long as it is told.
-    "jedis-3": Policy(move=(TRYAGAIN,), kill=(CLUSTERDOWN,)),
+    "jedis-3": Policy(move=(TRYAGAIN,), kill=(CLUSTERDOWN, NO_ATTEMPTS_LEFT)),
     # ClusterCommandExecutor: as before. ClusterPipeline and MultiNodePipelineBase: a pipeline is never tried again;
     # where a node of it is gone there is a NullPointerException.
     "jedis-7": Policy(
         in_any=(r"^pipeline: .*(JedisMovedDataException|JedisAskDataException)",), move=(TRYAGAIN,),
-        kill=(CLUSTERDOWN, r"^pipeline: .*(JedisConnectionException|NullPointerException)"),
+        kill=(CLUSTERDOWN, NO_ATTEMPTS_LEFT, r"^pipeline: .*(JedisConnection|NullPointer|IllegalState)Exception"),
     ),
     # ClusterCommand and ClusterDistributionChannelWriter: MOVED and ASK are followed; what a broken connection owes
     # is asked again on the next (ConnectionWatchdog), but the first command that was to be answered, which
@@ -60,15 +62,17 @@ POLICIES = {
     "lettuce": Policy(move=(TRYAGAIN,), kill=(CLUSTERDOWN, r"(Connection reset|Broken pipe)")),
     # cluster/index.js, handleError: MOVED, ASK, TRYAGAIN, CLUSTERDOWN and closed connections are tried again.
     # pipeline.js: a pipeline is tried again as a whole, unless its replies differ in kind.
-    "ioredis": Policy(kill=(r"^transaction: .*EXECABORT",)),
+    "ioredis": Policy(kill=(r"^transaction: .*(EXECABORT|Command aborted due to connection close)",)),
     # client/lib/cluster/index.js, _execute: MOVED and ASK are followed; other errors are handed on, also that the
-    # connection broke that a command was sent on.
+    # connection broke that a command was sent on. cluster-slots.js: so are the commands of a node that it has found to
+    # be no primary any more.
     "node-redis": Policy(
-        move=(TRYAGAIN,), kill=(CLUSTERDOWN, r"Socket closed unexpectedly", r"ECONNRE", r"Disconnect", r"closed"),
+        in_any=(r"DisconnectsClientError",), move=(TRYAGAIN,),
+        kill=(CLUSTERDOWN, r"Socket closed unexpectedly", r"ECONNRE", r"closed"),
     ),
     # cluster_handling/sync_connection.rs, request: MOVED, ASK, TRYAGAIN and CLUSTERDOWN are tried again `retries`
     # times. So are broken connections, but all at once, so that an outage uses the tries up.
-    "redis-rs": Policy(kill=(r"^\w+: Io: ",)),
+    "redis-rs": Policy(kill=(r"^\w+: (Io: |Server\(Moved\): )",)),
 }
 
 

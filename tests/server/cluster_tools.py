@@ -90,6 +90,9 @@ def cluster_is_created_and_looked_after_by_halcyon_cluster():
         )
         expect(nodes.call(replica, "CLUSTER", "MEET", "127.0.0.1", nodes.ports[0]), "OK")
         wait_until(lambda: f"nodes/{nodes.id(replica)}" in etcd.records(), "the node to be back")
+        for words in [["help"], ["--help"], ["status", "--help"], ["move-slots", "-h"], ["help", "create"]]:
+            code, text = tool(etcd, *words)
+            assert code == 0 and text.startswith("Usage: halcyon cluster"), text
         for words, wanted in [
             (["forget", "zz"], "There is no node 'zz'"),
             (["nosuch"], "has no command 'nosuch'"),
@@ -109,7 +112,7 @@ def cluster_slots_are_moved_by_halcyon_cluster():
         for number in range(3):
             nodes.await_state(number)
         fill(nodes, 2000)
-        code, text = tool(etcd, "move-slots", nodes.addresses()[0], nodes.addresses()[1], "100-149,200")
+        code, text = tool(etcd, "move-slots", nodes.addresses()[0], nodes.addresses()[1], "200,125-149,100-125")
         assert code == 0 and "51 of 51 slots" in text, text
         expect(len(slots_of(etcd, nodes, 1)), 8323 + 51, "slots of the taker")
         expect_keys(nodes, 2000)

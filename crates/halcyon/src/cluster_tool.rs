@@ -84,7 +84,8 @@ impl Wanted {
 
 /// Does what the arguments say. The error is a line for the user, or the usage.
 pub fn run(args: &[Vec<u8>]) -> Result<(), String> {
-    if args.first().is_none_or(|word| word == b"help" || word == b"--help" || word == b"-h") {
+    let is_help = |word: &Vec<u8>| word == b"--help" || word == b"-h";
+    if args.first().is_none_or(|word| word == b"help") || args.iter().any(is_help) {
         print!("{USAGE}");
         return Ok(());
     }

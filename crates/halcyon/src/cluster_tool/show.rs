@@ -1,5 +1,6 @@
 //! The cluster in words.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use cluster::ids::{NodeId, ShardId};
@@ -100,7 +101,7 @@ pub fn moves(moves: &[SlotMove]) -> String {
 /// The slots that a word names: so many of this shard's, its first ones, or those of ranges.
 pub fn slots_of(records: &Records, shard: &ShardId, word: &str) -> Result<SlotRanges, String> {
     if word.contains('-') || word.contains(',') {
-        return SlotRanges::try_from(word.to_owned());
+        return ranges_of(word);
     }
     let count: usize =
         word.parse().map_err(|_| format!("'{word}' is neither a number nor ranges of slots"))?;
@@ -109,4 +110,13 @@ pub fn slots_of(records: &Records, shard: &ShardId, word: &str) -> Result<SlotRa
         return Err(format!("Shard {} owns {} slots, not {count}", short(shard.as_str()), owned.count()));
     }
     Ok(SlotRanges::of(owned.slots().take(count)))
+}
+
+/// The slots of ranges in any order, which may touch and overlap.
+fn ranges_of(word: &str) -> Result<SlotRanges, String> {
+    let mut slots = BTreeSet::new();
+    for range in word.split(',').filter(|range| !range.is_empty()) {
+        slots.extend(SlotRanges::try_from(range.to_owned())?.slots());
+    }
+    Ok(SlotRanges::of(slots))
 }
