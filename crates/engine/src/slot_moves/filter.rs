@@ -45,8 +45,8 @@ enum Standing {
 /// What was copied so far.
 pub(super) struct Filter {
     slots: SlotSet,
-    /// Keys of the slots below this are copied.
-    pub(super) copied_to: Position,
+    /// Keys of the slots from here on are not copied yet; None: all are. Beyond the last slot there is no position.
+    pub(super) left_from: Option<Position>,
     /// Keys that were copied again, and the offset of that copy.
     ahead: HashMap<Vec<u8>, u64>,
     /// The last of these offsets.
@@ -55,7 +55,7 @@ pub(super) struct Filter {
 
 impl Filter {
     pub(super) fn new(slots: SlotSet) -> Filter {
-        Filter { slots, copied_to: Position::first_of_slot(0), ahead: HashMap::new(), ahead_until: 0 }
+        Filter { slots, left_from: Some(Position::first_of_slot(0)), ahead: HashMap::new(), ahead_until: 0 }
     }
 
     /// A key was copied as it is at an offset.
@@ -108,7 +108,9 @@ impl Filter {
     fn standing(&self, position: Position, key: &[u8], offset: u64) -> Standing {
         if !self.slots.has(position.slot()) {
             Standing::Foreign
-        } else if position >= self.copied_to || self.ahead.get(key).is_some_and(|until| offset < *until) {
+        } else if self.left_from.is_some_and(|left_from| position >= left_from)
+            || self.ahead.get(key).is_some_and(|until| offset < *until)
+        {
             Standing::Ahead
         } else {
             Standing::Copied

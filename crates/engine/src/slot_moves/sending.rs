@@ -7,6 +7,7 @@ use base::limits::{
     SLOT_MOVE_FLIP_BYTES_LAST, SLOT_MOVE_FLIP_BYTES_MAX, SLOT_MOVE_FLIP_MS_MAX, SLOT_MOVE_LOG_BYTES_MAX,
     SLOT_MOVE_PATIENCE_MS, SLOT_MOVE_WINDOW_BYTES,
 };
+use base::slot::SLOT_COUNT;
 use journal::log::{Consumer, Part};
 use parking_lot::MutexGuard;
 use rdb::payload;
@@ -204,11 +205,9 @@ impl<'a> Sender<'a> {
             Some(next) => Some(next),
             None => self.task.slots.next(from.slot() + 1).map(Position::first_of_slot),
         };
-        self.filter.copied_to = match (next, from.slot().checked_add(1)) {
-            (Some(next), _) => next,
-            (None, Some(slot)) => Position::first_of_slot(slot),
-            (None, None) => unreachable!("slot-bounds: there are fewer slots"),
-        };
+        let passed = from.slot() + 1;
+        self.filter.left_from =
+            next.or_else(|| (passed < SLOT_COUNT).then(|| Position::first_of_slot(passed)));
         Ok(true)
     }
 
