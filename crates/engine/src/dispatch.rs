@@ -346,6 +346,7 @@ fn run_one<'s>(
             }
             result
         }
+        Err(_) if worker.held_up => return None,
         Err(fault) => {
             if let Ok(info) = info {
                 worker.stats.command(info.id).rejected.add(1);
@@ -535,7 +536,10 @@ fn admit<'s>(
             info.full_name
         )));
     }
-    server.admit_by_role(session, info)?;
+    if let Err(fault) = server.admit_by_role(session, info) {
+        worker.held_up = routing::awaits_owner(server, session, info, args);
+        return Err(fault);
+    }
     server.admit_by_persistence(info, session.multi.as_ref().map(|multi| multi.flags()))?;
     server.admit_by_replicas(info, session)?;
     if server.config.hot().maxmemory_bytes() > 0 {
@@ -629,7 +633,7 @@ fn run_locked(
         worker.held_up = true;
         return Ok(());
     };
-    let role = server.admit_under_stripes(session, info);
+    let role = server.admit_under_stripes(session, info, slot);
     if matches!(role, Ok(true)) {
         worker.held_up = true;
         return Ok(());

@@ -184,8 +184,12 @@ impl Place for Thread<'_> {
         if stripes.as_ref().is_none_or(|stripes| !stripes.is_empty()) {
             ctx.hold_patiently(stripes.as_mut(), slot);
         }
-        while ctx.server().admit_flags_under_stripes(flags)? {
-            ctx.release();
+        loop {
+            match ctx.server().admit_flags_under_stripes(flags, slot) {
+                Ok(false) => break,
+                Ok(true) => ctx.release(),
+                Err(fault) => return routing::recheck_slot(&mut ctx, slot).and(Err(fault)),
+            }
             std::thread::sleep(ROOM_INTERVAL);
             ctx.hold_patiently(stripes.as_mut(), slot);
         }

@@ -52,7 +52,14 @@ pub(super) enum Asked<'a> {
     Queue(&'a Transaction),
 }
 
-impl Asked<'_> {
+impl<'a> Asked<'a> {
+    fn of(session: &'a Session, info: &'a CommandInfo, args: Args<'a>) -> Asked<'a> {
+        match &session.multi {
+            Some(queue) if info.spec.name == "exec" => Asked::Queue(queue),
+            _ => Asked::Command(info, args),
+        }
+    }
+
     /// Calls `each` with every key or shard channel.
     fn each_name(self, server: &Server, each: &mut dyn FnMut(&[u8])) {
         let mut of_command = |info: &CommandInfo, args: Args<'_>| {
@@ -185,6 +192,24 @@ pub(crate) fn slot_of(server: &Server, info: &CommandInfo, args: Args<'_>) -> Op
     slot
 }
 
+/// True if these write, and this node, which has become a replica, does not know yet who leads their slot: its role changes
+/// before its map does. They wait for the map, since no client of a cluster expects `-READONLY`.
+#[cold]
+pub(crate) fn awaits_owner(server: &Server, session: &Session, info: &CommandInfo, args: Args<'_>) -> bool {
+    let asked = Asked::of(session, info, args);
+    let slot = match asked {
+        Asked::Queue(queue) => queue.reach.slot(),
+        Asked::Command(..) => slot_of(server, info, args),
+    };
+    asked.request(session).writes && awaits_owner_of(server, slot)
+}
+
+/// As [`awaits_owner`], of something that writes to this slot.
+pub(crate) fn awaits_owner_of(server: &Server, slot: Option<u16>) -> bool {
+    let cluster = &server.cluster;
+    cluster.enabled && server.is_read_only() && slot.is_some_and(|slot| cluster.is_served(slot))
+}
+
 #[cold]
 fn admit_slowly(
     server: &Server,
@@ -193,10 +218,7 @@ fn admit_slowly(
     info: &CommandInfo,
     args: Args<'_>,
 ) -> CmdResult {
-    let asked = match &session.multi {
-        Some(queue) if info.spec.name == "exec" => Asked::Queue(queue),
-        _ => Asked::Command(info, args),
-    };
+    let asked = Asked::of(session, info, args);
     if is_imported(server, session, asked) {
         return Ok(());
     }

@@ -93,7 +93,7 @@ pub(crate) fn exec(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Cmd
         return Err(fault);
     }
     let is_held = ctx.hold(transaction.stripes());
-    let waits = server.admit_flags_under_stripes(transaction.flags());
+    let waits = server.admit_flags_under_stripes(transaction.flags(), transaction.reach.slot());
     if !is_held || matches!(waits, Ok(true)) {
         ctx.session().multi = Some(transaction);
         ctx.come_again();

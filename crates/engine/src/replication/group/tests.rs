@@ -189,7 +189,7 @@ fn a_deposed_primary_tells_of_nothing_that_was_not_acknowledged() {
     assert!(copies.is_lost(awaits) && reply.open(harness.server.gates.safe()) == 0);
     assert_eq!(offset, end(&harness));
     // What it has as a copy is another matter.
-    harness.check("SET key 2", "-READONLY You can't write against a read only replica.");
+    assert!(harness.is_held_up("SET key 2"), "nobody knows yet who takes it");
     assert_eq!(harness.reply("GET key").waits_for(), None);
     assert!(harness.server.cluster_followers().is_empty());
     harness.server.cluster_lead(3, &[], false);
@@ -212,7 +212,7 @@ fn writes_are_refused_while_too_few_are_in_sync() {
     harness.check("SET key 1", "+OK");
     harness.server.cluster_lead(1, &[], true);
     harness.server.cluster_stand();
-    harness.check("SET key 1", "-READONLY You can't write against a read only replica.");
+    assert!(harness.is_held_up("SET key 1"));
 }
 
 #[test]
@@ -248,11 +248,47 @@ fn writes_wait_until_the_next_primary_has_everything() {
     harness.server.cluster_follow(&node_record(), member("b"), 2);
     assert!(harness.stops("SET key 2").is_some());
     harness.server.cluster_release();
-    harness.check("SET key 3", "-READONLY You can't write against a read only replica.");
+    assert!(harness.is_held_up("SET key 3"));
     harness.server.cluster_park();
     assert!(harness.stops("GET key").is_some());
     harness.server.cluster_release();
     assert_eq!(harness.stops("GET key"), None);
+}
+
+#[test]
+fn writes_wait_until_a_new_replica_knows_who_is_primary() {
+    let mut harness = leader(&["a"]);
+    let me = harness.server.cluster_me().node;
+    let lines = [
+        "SET key 1",
+        "EVAL \"return redis.call('SET', KEYS[1], 1)\" 1 key",
+        "SDIFFSTORE {key}1 key",
+        "MSET {key}1 1 {key}2 2",
+    ];
+    // One is within a transaction, another about to run one.
+    harness.on(1).check("MULTI", "+OK");
+    harness.on(2).check("MULTI", "+OK");
+    harness.check("SET key 1", "+QUEUED");
+    harness.server.cluster_follow(&node_record(), member("a"), 2);
+    assert!(harness.on(1).is_held_up("SET key 1"));
+    assert!(harness.on(2).is_held_up("EXEC"));
+    for line in lines {
+        assert!(harness.on(0).is_held_up(line), "{line}");
+    }
+    harness.check("FLUSHALL", "-READONLY You can't write against a read only replica.");
+    let nodes = format!(
+        "{me} 127.0.0.1:7000@17000 myself,slave {0} 0 0 2 connected\n\
+         {0} 127.0.0.1:7001@17001 master - 0 0 2 connected 0-16383\n",
+        id("a"),
+    );
+    harness.server.cluster.install(crate::cluster_face::topology_of(&nodes));
+    let moved = "-MOVED 12539 127.0.0.1:7001";
+    for line in lines {
+        harness.check(line, moved);
+    }
+    harness.on(1).check("SET key 1", moved);
+    harness.check("EXEC", "-EXECABORT Transaction discarded because of previous errors.");
+    harness.on(2).check("EXEC", moved);
 }
 
 #[test]

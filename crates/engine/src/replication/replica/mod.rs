@@ -24,6 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering::Re
 
 use parking_lot::Mutex;
 
+use crate::cluster_face::routing;
 use crate::fault::{CmdResult, Fault};
 use crate::propagation::may_leave_effects;
 use crate::replication::group::Membership;
@@ -379,19 +380,24 @@ impl Server {
     }
 
     /// As [`Server::admit_by_role`], under the command's stripes: roles change under all of them, so what this says holds as
-    /// long as they are held. True if the command has to wait.
+    /// long as they are held. `slot` is that of its keys. True if the command has to wait.
     #[inline]
-    pub(crate) fn admit_under_stripes(&self, session: &Session, info: &CommandInfo) -> CmdResult<bool> {
+    pub(crate) fn admit_under_stripes(
+        &self,
+        session: &Session,
+        info: &CommandInfo,
+        slot: Option<u16>,
+    ) -> CmdResult<bool> {
         match self.replication.following.flags.load(Relaxed) {
             0 => Ok(false),
-            _ => self.admit_again(session, info),
+            _ => self.admit_again(session, info, slot),
         }
     }
 
     #[cold]
-    fn admit_again(&self, session: &Session, info: &CommandInfo) -> CmdResult<bool> {
+    fn admit_again(&self, session: &Session, info: &CommandInfo, slot: Option<u16>) -> CmdResult<bool> {
         let queued = session.multi.as_ref().map(|multi| multi.flags());
-        if self.replication.following.holds_writes() && may_leave_effects(info, queued) {
+        if may_leave_effects(info, queued) && self.has_writers_wait(slot) {
             return Ok(true);
         }
         self.admit_to_replica(session, info).map(|()| false)
@@ -399,18 +405,22 @@ impl Server {
 
     /// As [`Server::admit_under_stripes`], of commands with these flags, of which some are known to write.
     #[inline]
-    pub(crate) fn admit_flags_under_stripes(&self, flags: Flags) -> CmdResult<bool> {
+    pub(crate) fn admit_flags_under_stripes(&self, flags: Flags, slot: Option<u16>) -> CmdResult<bool> {
         let following = &self.replication.following;
         if following.flags.load(Relaxed) == 0 || !flags.intersects(Flags::WRITE | Flags::MAY_REPLICATE) {
             return Ok(false);
         }
-        if following.holds_writes() {
+        if self.has_writers_wait(slot) {
             return Ok(true);
         }
         match flags.contains(Flags::WRITE) && self.is_read_only() {
             true => Err(READ_ONLY),
             false => Ok(false),
         }
+    }
+
+    fn has_writers_wait(&self, slot: Option<u16>) -> bool {
+        self.replication.following.holds_writes() || routing::awaits_owner_of(self, slot)
     }
 
     #[cold]
