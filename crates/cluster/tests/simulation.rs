@@ -13,6 +13,8 @@ mod facts;
 mod faults;
 #[path = "simulation/links.rs"]
 mod links;
+#[path = "simulation/moving.rs"]
+mod moving;
 #[path = "simulation/node.rs"]
 mod node;
 #[path = "simulation/random.rs"]
@@ -35,6 +37,7 @@ struct Counts {
     promotions: u64,
     reads: u64,
     acknowledgements: u64,
+    moved: u64,
 }
 
 fn run(seed: u64, trace: bool) -> Counts {
@@ -62,7 +65,12 @@ fn run(seed: u64, trace: bool) -> Counts {
         }
     }
     let checks = &world.checks;
-    Counts { promotions: checks.promotions, reads: checks.reads, acknowledgements: checks.acknowledgements }
+    Counts {
+        promotions: checks.promotions,
+        reads: checks.reads,
+        acknowledgements: checks.acknowledgements,
+        moved: checks.moved,
+    }
 }
 
 #[test]
@@ -82,6 +90,7 @@ fn what_must_hold_holds_whatever_breaks() {
                 total.promotions += counts.promotions;
                 total.reads += counts.reads;
                 total.acknowledgements += counts.acknowledgements;
+                total.moved += counts.moved;
             }
             Err(_) => failed.push(seed),
         }
@@ -90,9 +99,10 @@ fn what_must_hold_holds_whatever_breaks() {
         }
     }
     println!(
-        "{count} schedules from seed {first}: {} promotions, {} acknowledgements, {} reads",
-        total.promotions, total.acknowledgements, total.reads
+        "{count} schedules from seed {first}: {} promotions, {} acknowledgements, {} reads, {} slots moved",
+        total.promotions, total.acknowledgements, total.reads, total.moved
     );
     assert!(failed.is_empty(), "schedules that fail, by seed: {failed:?}");
+    assert!(count < 1_000 || total.moved > count / 100, "too few slots move");
     assert!(count < 1_000 || total.promotions > count / 10, "the faults cause too few changes of primaries");
 }

@@ -29,6 +29,13 @@ pub(super) struct Asked {
     done_at: Option<u64>,
 }
 
+impl Asked {
+    /// Who asks for it holds the slots back until it is answered: not before this node takes them for another's.
+    fn is_flip(&self) -> bool {
+        matches!(self.edit, Edit::Flip(..))
+    }
+}
+
 impl Agent {
     /// Somebody asks.
     pub(super) fn ask(&mut self, id: AskId, ask: Ask, out: &mut Vec<Action>) {
@@ -159,7 +166,7 @@ impl Agent {
     /// has seen to that.
     pub(super) fn takes_from_here(&self, ask: AskId) -> bool {
         let asked = self.asked.iter().find(|asked| asked.id == ask);
-        let asked = asked.filter(|asked| !matches!(asked.edit, Edit::Flip(..)));
+        let asked = asked.filter(|asked| !asked.is_flip());
         let change = asked.map(|asked| self.change(&asked.edit));
         change.is_some_and(|change| {
             change.is_ok_and(|change| change.takes_from.iter().any(|from| self.leads(from)))
@@ -192,7 +199,9 @@ impl Agent {
         self.asked.retain(|asked| {
             let is_late = now_us >= asked.since_us + WAIT_US && !asked.is_in_flight;
             match asked.done_at {
-                Some(done_at) if revision >= done_at || is_late => out.push(Action::Answer(asked.id, Ok(()))),
+                Some(done_at) if revision >= done_at || (is_late && !asked.is_flip()) => {
+                    out.push(Action::Answer(asked.id, Ok(())));
+                }
                 None if is_late => {
                     out.push(Action::Answer(asked.id, Err("ERR etcd did not answer in time".to_owned())));
                 }

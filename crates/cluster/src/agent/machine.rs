@@ -138,7 +138,7 @@ impl Agent {
                 self.server = Server { log_end, log_epoch, followers, promised_us };
                 self.leading.ticked(log_end);
                 if let Some(standing) = &mut self.standing {
-                    standing.has_ticked = true;
+                    standing.ticked();
                 }
             }
             Event::Asked(ask, wanted) => self.ask(ask, wanted, out),

@@ -28,8 +28,8 @@ const FAILOVER_US: u64 = 5_000_000;
 /// A node that follows nobody, so as to become primary.
 #[derive(Debug)]
 pub(super) struct Standing {
-    /// The server has said since when it last acknowledged something.
-    pub has_ticked: bool,
+    /// The server has said since when it last acknowledged something, and where its log ends.
+    has_ticked: bool,
     /// Its offer stands since.
     offered_since_us: Option<u64>,
     /// What a claim compares whose end is not known: the shard's record, and the offer's.
@@ -38,6 +38,13 @@ pub(super) struct Standing {
     gone_since_us: u64,
     /// It follows still.
     follows: bool,
+}
+
+impl Standing {
+    /// The server says how things are. What it says while it follows may be otherwise by the time that it stands.
+    pub fn ticked(&mut self) {
+        self.has_ticked |= !self.follows;
+    }
 }
 
 /// CLUSTER FAILOVER, to this node.
@@ -84,7 +91,6 @@ impl Agent {
             let is_forced = self.failover.is_some();
             if standing.follows && (!is_patient || is_forced) {
                 standing.follows = false;
-                standing.has_ticked = false;
             }
         } else if !wants && self.can_follow_again(revision) {
             self.standing = None;
@@ -202,18 +208,13 @@ impl Agent {
         let now_us = self.now_us;
         let candidates = self.candidates(record, right);
         let mut offers: Vec<(u64, u64, std::cmp::Reverse<NodeId>)> = Vec::new();
-        let mut compares = Vec::new();
         for member in &candidates {
-            let key = Key::Offer(shard.clone(), member.node.clone());
             let offer = self.records.offers.get(&(shard.clone(), member.node.clone()));
-            let offered_at = self.records.written_at(&key);
+            let offered_at = self.records.written_at(&Key::Offer(shard.clone(), member.node.clone()));
             if let Some(offer) =
                 offer.filter(|offer| offer.life == member.life && !offer.asks && offered_at > revision)
             {
                 offers.push((offer.epoch, offer.offset, std::cmp::Reverse(member.node.clone())));
-                if right == Right::AllCrashed {
-                    compares.push((key, offered_at));
-                }
             }
         }
         let mine = (own.epoch, own.offset, std::cmp::Reverse(self.me.node.clone()));
@@ -233,16 +234,14 @@ impl Agent {
             return None;
         }
         standing.claimed = Some((revision, written));
-        compares.push((Key::Shard(shard.clone()), revision));
-        compares.push((Key::Offer(shard.clone(), self.me.node.clone()), written));
-        compares.push((
-            Key::Node(self.me.node.clone()),
-            self.records.written_at(&Key::Node(self.me.node.clone())),
-        ));
-        compares.push((
-            Key::Live(self.me.node.clone()),
-            self.records.written_at(&Key::Live(self.me.node.clone())),
-        ));
+        let (node, live) = (Key::Node(self.me.node.clone()), Key::Live(self.me.node.clone()));
+        // What others offer is as it was, as long as they live and the shard's record is the same.
+        let mut compares = vec![
+            (Key::Shard(shard.clone()), revision),
+            (Key::Offer(shard.clone(), self.me.node.clone()), written),
+            (node.clone(), self.records.written_at(&node)),
+            (live.clone(), self.records.written_at(&live)),
+        ];
         for member in record.in_sync.iter().filter(|member| member.node != self.me.node) {
             let is_judged = *member == record.primary || matches!(right, Right::AnyLife | Right::AllCrashed);
             if is_judged {

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cluster::ids::{Member, NodeId, ShardId};
-use cluster::records::{Promise, ShardRecord};
+use cluster::records::{MoveState, Promise, ShardRecord};
 use cluster::topology::Records;
 
+use crate::moving;
 use crate::node::{Log, Node, Role, SLOTS_SAMPLED};
 
 #[derive(Default)]
@@ -15,6 +16,9 @@ pub struct Checks {
     primaries: BTreeMap<(ShardId, u64), Member>,
     /// Epochs that began with another primary than the one before had.
     begun: BTreeMap<(ShardId, u64), Member>,
+    /// The newest entry that was acknowledged under quorum, by the place of its slot.
+    of_slots: BTreeMap<usize, u64>,
+    pub moved: u64,
     /// Shards that an administrator took over: what only others have is lost.
     pub taken_over: BTreeSet<ShardId>,
     /// etcd was restored: what it says is older than what was served.
@@ -96,6 +100,59 @@ impl Checks {
         Ok(())
     }
 
+    /// A slot holds all that was acknowledged, whoever owned it then.
+    pub fn read_slot(&self, at: usize, slot: usize, node: &Node) -> Result<(), String> {
+        match self.of_slots.get(&slot) {
+            Some(entry) if !self.is_restored && !moving::holds(&node.log, slot, *entry) => Err(format!(
+                "ALL MOVED: n{at} serves slot {} without {entry:#x}, acknowledged before",
+                SLOTS_SAMPLED[slot]
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Replies have left that tell of what lies between these offsets.
+    pub fn acknowledged_slots(&mut self, node: &Node, from: usize, to: usize, records: &Records) {
+        let record = node.led.as_ref().and_then(|shard| records.shards.get(shard));
+        let is_promised = record.is_some_and(|(record, _)| record.promise == Promise::Quorum);
+        for entry in node.log.entries.get(from..to).filter(|_| is_promised).unwrap_or_default() {
+            if let Some(slot) = moving::slot_written(*entry)
+                && node.owns_slot(SLOTS_SAMPLED[slot])
+            {
+                let newest = self.of_slots.entry(slot).or_default();
+                *newest = (*entry).max(*newest);
+            }
+        }
+    }
+
+    /// What was acknowledged of this shard's slots may be lost.
+    fn forget_slots(&mut self, shard: &ShardId, records: &Records) {
+        if let Some(slots) = records.slots.0.of(shard) {
+            self.of_slots.retain(|slot, _| !slots.has(SLOTS_SAMPLED[*slot]));
+        }
+    }
+
+    /// Slots that change hands by a move bring along what is in them; by other ways administrators see to that.
+    fn slots_changed(&mut self, before: &Records, after: &Records) {
+        let (Ok(old), Ok(new)) = (before.slots.0.owners(), after.slots.0.owners()) else { return };
+        let has_flipped = |slot: u16| {
+            after.moves.values().any(|(record, written)| {
+                *written == after.revision && record.state == MoveState::Done && record.slots.has(slot)
+            })
+        };
+        for (place, slot) in SLOTS_SAMPLED.iter().enumerate() {
+            let (was, is) = (old[usize::from(*slot)], new[usize::from(*slot)]);
+            if was != is && has_flipped(*slot) {
+                self.moved += 1;
+            }
+            let is_taken =
+                |owner: Option<&ShardId>| owner.is_some_and(|owner| self.taken_over.contains(owner));
+            if was != is && !has_flipped(*slot) || is_taken(was) || is_taken(is) {
+                self.of_slots.remove(&place);
+            }
+        }
+    }
+
     fn is_exempt(&self, shard: &ShardId) -> bool {
         self.is_restored || self.taken_over.contains(shard)
     }
@@ -132,6 +189,7 @@ impl Checks {
         min_in_sync: usize,
     ) -> Result<(), String> {
         self.note_taken(before, after);
+        self.slots_changed(before, after);
         if after.slots.0.check().is_err() {
             return Err("ONE OWNER: a slot has two in the records".to_owned());
         }
@@ -157,6 +215,12 @@ impl Checks {
             };
             if record.epoch < old.epoch || (record.primary != old.primary && record.epoch == old.epoch) {
                 return Err(format!("EPOCHS RISE: from {old:?} to {record:?}"));
+            }
+            if record.promise == Promise::Nothing
+                || old.promise == Promise::Nothing
+                || (record.primary != old.primary && !old.in_sync.contains(&record.primary))
+            {
+                self.forget_slots(shard, after);
             }
             if record.primary != old.primary {
                 self.begun.insert((shard.clone(), record.epoch), record.primary.clone());

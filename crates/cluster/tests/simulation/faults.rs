@@ -1,7 +1,7 @@
 //! What breaks, for how long, and what administrators do meanwhile.
 
 use cluster::agent::{Ask, FailoverKind};
-use cluster::edits::Edit;
+use cluster::edits::{Edit, Wish};
 use cluster::records::Promise;
 use cluster::slots::SlotRanges;
 
@@ -38,6 +38,9 @@ pub enum Fault {
     HandTo(usize, usize),
     End(Who),
     MoveSlot(u16, usize),
+    /// By a move that copies.
+    Move(u16, usize),
+    CancelMoves(usize),
     DeleteSlot(u16),
     AddSlot(u16, usize),
     Replicate(usize, usize),
@@ -72,7 +75,7 @@ impl World {
         }
     }
 
-    fn any_node(&mut self) -> usize {
+    pub fn any_node(&mut self) -> usize {
         let count = self.nodes.len() as u64;
         self.random.below(count) as usize
     }
@@ -90,12 +93,12 @@ impl World {
         self.random.below(shards) as usize
     }
 
-    fn slot(&mut self) -> u16 {
+    pub fn slot(&mut self) -> u16 {
         SLOTS_SAMPLED[self.random.below(8) as usize]
     }
 
     fn draw(&mut self) -> Fault {
-        match self.random.below(30) {
+        match self.random.below(33) {
             0..=3 => Fault::Crash(self.target()),
             4 => Fault::CrashAll(self.any_shard()),
             5..=7 => Fault::Pause(self.target()),
@@ -123,6 +126,8 @@ impl World {
             26 => Fault::Forget(self.any_node(), self.any_node()),
             27 => Fault::Bump(self.any_shard()),
             28 => Fault::New(self.any_shard()),
+            29..=31 => Fault::Move(self.slot(), self.any_shard()),
+            32 => Fault::CancelMoves(self.any_shard()),
             _ => {
                 let promise = if self.random.one_in(2) { Promise::Quorum } else { Promise::Nothing };
                 Fault::Promise(promise)
@@ -259,6 +264,17 @@ impl World {
             Fault::MoveSlot(slot, to) => {
                 let edit = Edit::SetSlots(shard_id(to), SlotRanges::of(slot..slot + 2048));
                 self.ask_owner(slot, edit);
+            }
+            Fault::Move(slot, to) => {
+                let wish =
+                    Wish { name: "e".repeat(40), slots: SlotRanges::of(slot..slot + 2048), to: shard_id(to) };
+                if let Some(owner) = self.owner(slot) {
+                    self.ask_owner(slot, Edit::Moves(owner, vec![wish], 0));
+                }
+            }
+            Fault::CancelMoves(shard) => {
+                let at = self.any_node();
+                self.ask(at, Ask::Edit(Edit::CancelMoves(shard_id(shard), None, 0)));
             }
             Fault::DeleteSlot(slot) => {
                 if let Some(owner) = self.owner(slot) {
@@ -413,6 +429,10 @@ impl World {
                 Role::Follow { .. } if node.is_linked => {}
                 role => return Some(format!("n{at} is {role:?}")),
             }
+        }
+        let open = self.etcd.records.moves.iter().find(|(_, (record, _))| record.state.is_open());
+        if let Some((name, _)) = open {
+            return Some(format!("move {name:?} is open"));
         }
         let lacks =
             self.etcd.records.slots.0.shards().find(|(shard, _)| {

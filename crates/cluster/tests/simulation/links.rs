@@ -5,7 +5,8 @@ use std::rc::Rc;
 use cluster::agent::Event;
 use cluster::ids::{Member, NodeId};
 
-use crate::node::{Message, Node, Replica, Role, shard_id};
+use crate::moving;
+use crate::node::{Message, Node, Replica, Role, SLOTS_SAMPLED, shard_id};
 use crate::world::{Happening, World};
 
 impl World {
@@ -13,7 +14,7 @@ impl World {
         self.nodes.iter().position(|known| known.id == *node)
     }
 
-    fn send(&mut self, from: usize, to: usize, message: Message) {
+    pub fn send(&mut self, from: usize, to: usize, message: Message) {
         if self.is_cut(from, to) || self.random.one_in(100) {
             return;
         }
@@ -108,6 +109,8 @@ impl World {
                 node.log.entries.extend(entries.iter().skip(known));
                 self.acknowledge(at, from, link, stamp_us, holds_all && entries.len() >= known);
             }
+            Message::Slots { .. } => self.take_slots(from, at, message),
+            Message::SlotsCame { id, come, is_safe } => self.slots_came(at, &id, come, is_safe),
             Message::Ack { link, offset, stamp_us, holds_all } => {
                 let node = &mut self.nodes[at];
                 let Some(replica) = node.replicas.iter_mut().find(|replica| replica.link == link) else {
@@ -166,12 +169,21 @@ impl World {
         if let Err(why) = self.checks.read(at, &shard, &self.nodes[at]) {
             self.fail(&why);
         }
+        let served: Vec<usize> = (0..SLOTS_SAMPLED.len())
+            .filter(|slot| self.nodes[at].serves_slot(SLOTS_SAMPLED[*slot]))
+            .collect();
+        let slot = served.get(self.random.below(8) as usize % served.len().max(1)).copied();
+        if let Some(slot) = slot
+            && let Err(why) = self.checks.read_slot(at, slot, &self.nodes[at])
+        {
+            self.fail(&why);
+        }
         let node = &mut self.nodes[at];
         let Role::Lead { refuses_writes, epoch, .. } = &node.role else { return };
         if node.held.is_some() || *refuses_writes || self.is_over {
             return;
         }
-        node.log.entries.push(*epoch << 32 | self.next_entry);
+        node.log.entries.push(moving::entry_of(slot, *epoch, self.next_entry));
         self.next_entry += 1;
         self.release_replies(at);
         self.feed(at);
@@ -186,7 +198,9 @@ impl World {
         if acked_to <= node.released_to || !may_serve {
             return;
         }
+        let from = self.nodes[at].released_to;
         self.nodes[at].released_to = acked_to;
+        self.checks.acknowledged_slots(&self.nodes[at], from, acked_to, &self.etcd.records);
         if let Err(why) = self.checks.acknowledged(at, &self.nodes, acked_to, &self.etcd.records) {
             self.fail(&why);
         }

@@ -5,10 +5,13 @@ use std::sync::Arc;
 
 use cluster::agent::{Action, Agent, Event, Follower, Identity, TxnId};
 use cluster::ids::{Life, Member, NodeId, ShardId};
+use cluster::moves::MoveId;
 use cluster::records::Promise;
+use cluster::slots::SlotRanges;
 use cluster::topology::Topology;
 
 use crate::facts;
+use crate::moving::{Receiving, Sending};
 
 pub const SLOTS_SAMPLED: [u16; 8] = [0, 2048, 4096, 6144, 8192, 10_240, 12_288, 14_336];
 
@@ -104,6 +107,21 @@ pub enum Message {
         stamp_us: u64,
         holds_all: bool,
     },
+    /// What a move's slots hold, from this place on.
+    Slots {
+        id: MoveId,
+        slots: SlotRanges,
+        to: Member,
+        start: usize,
+        entries: Vec<u64>,
+        is_all: bool,
+    },
+    /// So much of it has come, and is where the destination's replies wait for it to be.
+    SlotsCame {
+        id: MoveId,
+        come: usize,
+        is_safe: bool,
+    },
     Ack {
         link: u64,
         offset: usize,
@@ -183,6 +201,9 @@ pub struct Node {
     pub released_to: usize,
     pub promise: Promise,
     pub asks: Vec<u64>,
+    /// Moves of slots from here, and to here.
+    pub sending: Vec<Sending>,
+    pub receiving: Vec<Receiving>,
 }
 
 impl Node {
@@ -223,6 +244,8 @@ impl Node {
             released_to: 0,
             promise,
             asks: Vec::new(),
+            sending: Vec::new(),
+            receiving: Vec::new(),
         }
     }
 
@@ -265,6 +288,8 @@ impl Node {
         self.is_linked = false;
         self.released_to = 0;
         self.asks.clear();
+        self.sending.clear();
+        self.receiving.clear();
     }
 
     /// The shard that it answers for as its primary, if it answers at all.
@@ -279,8 +304,13 @@ impl Node {
         own.is_primary.then(|| own.shard.map(|shard| &topology.shards[shard].id)).flatten()
     }
 
-    /// Of the sampled slots those that it answers for.
+    /// True if it answers for this slot, where it answers for its shard.
     pub fn serves_slot(&self, slot: u16) -> bool {
+        self.owns_slot(slot) && !self.is_slot_parked(slot)
+    }
+
+    /// True if it takes this slot for its own.
+    pub fn owns_slot(&self, slot: u16) -> bool {
         let Some(topology) = &self.topology else { return false };
         let own = topology.place_of(&self.id).and_then(|place| topology.nodes[place].shard);
         own.is_some_and(|own| usize::from(topology.owners[usize::from(slot)]) == own)

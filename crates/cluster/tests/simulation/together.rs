@@ -9,6 +9,9 @@ type Planned = (u64, Fault, u64);
 impl World {
     pub fn draw_together(&mut self) -> Vec<Planned> {
         let shard = self.any_shard();
+        if self.shards > 1 && self.random.one_in(2) {
+            return self.moving(shard);
+        }
         match self.random.below(4) {
             0 => self.flapping(shard),
             1 => self.severed(shard),
@@ -17,21 +20,21 @@ impl World {
         }
     }
 
-    /// The primary is away from etcd, comes back for a moment, and is away again, while what its replicas ask for is
-    /// under way for long.
+    /// The primary is away from etcd and from its replicas, comes back for a moment, and is away from etcd again, while
+    /// what its replicas ask for is under way for long.
     fn flapping(&mut self, shard: usize) -> Vec<Planned> {
-        let (away_us, back_us) =
-            (self.random.between(2_000_000, 3_600_000), self.random.between(50_000, 900_000));
-        let again_us = self.random.between(1_500_000, 3_500_000);
         let primary = Who::Primary(shard);
+        let away_us = self.random.between(2_300_000, 3_400_000);
+        let again_us = away_us + self.random.between(50_000, 900_000);
         let mut planned = vec![
             (0, Fault::CutFromEtcd(primary), away_us),
-            (away_us + back_us, Fault::CutFromEtcd(primary), again_us),
+            (again_us, Fault::CutFromEtcd(primary), self.random.between(2_000_000, 4_500_000)),
         ];
         for nth in 0..2 {
-            let at_us = self.random.between(1_000_000, 2_500_000);
-            let lasts_us = self.random.between(500_000, 3_000_000);
-            planned.push((at_us, Fault::Delay(Who::Replica(shard, nth)), lasts_us));
+            let replica = Who::Replica(shard, nth);
+            planned.push((0, Fault::Cut(primary, replica, true), away_us));
+            let lasts_us = self.random.between(300_000, 2_000_000);
+            planned.push((self.random.between(1_900_000, 2_700_000), Fault::Delay(replica), lasts_us));
         }
         planned
     }
@@ -77,5 +80,36 @@ impl World {
         let end = ends[self.random.below(4) as usize].clone();
         let at_us = out_us + self.random.below(700_000);
         vec![(0, cut, out_us), (at_us, end, self.random.between(500_000, 3_500_000))]
+    }
+
+    /// Slots move to this shard, from another as a rule, while something happens to one end, the other, or between them.
+    fn moving(&mut self, shard: usize) -> Vec<Planned> {
+        let (from, to) = (Who::Primary((shard + 1) % self.shards), Who::Primary(shard));
+        let mut planned = Vec::new();
+        for _ in 0..self.random.between(1, 4) {
+            planned.push((self.random.below(300_000), Fault::Move(self.slot(), shard), 0));
+        }
+        for _ in 0..self.random.between(1, 3) {
+            let end = if self.random.one_in(2) { from } else { to };
+            let faults = [
+                Fault::Crash(end),
+                Fault::Pause(end),
+                Fault::CutFromEtcd(end),
+                Fault::Delay(end),
+                Fault::Lose(end),
+                Fault::SlowWatch(end),
+                Fault::Cut(from, to, self.random.one_in(2)),
+                Fault::CancelMoves((shard + 1) % self.shards),
+                Fault::HandTo(
+                    if end == to { shard } else { (shard + 1) % self.shards },
+                    self.random.below(6) as usize,
+                ),
+                Fault::EtcdDown,
+            ];
+            let fault = faults[self.random.below(faults.len() as u64) as usize].clone();
+            let lasts_us = self.random.between(50_000, 7_000_000);
+            planned.push((self.random.between(300_000, 2_500_000), fault, lasts_us));
+        }
+        planned
     }
 }

@@ -37,6 +37,8 @@ pub enum Happening {
     Mend(Fault),
     Start(usize),
     Ask(usize, u64, Ask),
+    /// What the server asks of its own agent.
+    AskOwn(usize, u64, u64, Ask),
 }
 
 pub struct World {
@@ -58,7 +60,7 @@ pub struct World {
     pub is_over: bool,
     pub trace: Option<Vec<String>>,
     pub next_entry: u64,
-    next_ask: u64,
+    pub next_ask: u64,
     pub next_link: u64,
     actions: Vec<Action>,
 }
@@ -188,6 +190,9 @@ impl World {
             Happening::Watch(node, life) => self.on_node(node, life, Happening::Watch(node, life)),
             Happening::Hello(node, life) => self.on_node(node, life, Happening::Hello(node, life)),
             Happening::Ask(node, life, ask) => self.on_node(node, life, Happening::Ask(node, life, ask)),
+            Happening::AskOwn(node, life, id, ask) => {
+                self.on_node(node, life, Happening::AskOwn(node, life, id, ask));
+            }
             Happening::Message(from, to, message) => {
                 let life = self.nodes[to].life;
                 self.on_node(to, life, Happening::Message(from, to, message));
@@ -252,6 +257,7 @@ impl World {
                 self.log(|| format!("n{at} is asked {ask:?}"));
                 self.handle(at, Event::Asked(AskId(id), ask));
             }
+            Happening::AskOwn(_, _, id, ask) => self.handle(at, Event::Asked(AskId(id), ask)),
             Happening::Message(from, _, message) => self.receive(from, at, message),
             _ => unreachable!("not of a node"),
         }
@@ -302,6 +308,7 @@ impl World {
         let tick = self.nodes[at].tick();
         self.handle(at, tick);
         self.hold_check(at);
+        self.look_at_moves(at);
     }
 
     /// Gives the agent an event, and does what it says.
@@ -387,7 +394,10 @@ impl World {
                 self.nodes[at].topology = Some(topology);
                 self.nodes[at].is_refused = false;
             }
-            Action::Answer(ask, _) => self.nodes[at].asks.retain(|id| *id != ask.0),
+            Action::Answer(ask, result) => {
+                self.nodes[at].asks.retain(|id| *id != ask.0);
+                self.move_answered(at, ask.0, &result);
+            }
             Action::Tell(_) => {}
             Action::Refuse(_) => self.nodes[at].is_refused = true,
         }
@@ -415,7 +425,7 @@ impl World {
         let mut delay_us = self.delay_us();
         if matches!(request, Request::Commit { .. }) && self.nodes[at].delays_commits && self.random.one_in(2)
         {
-            delay_us = self.random.between(100_000, 4_000_000);
+            delay_us = self.random.between(100_000, 5_000_000);
         }
         let life = self.nodes[at].life;
         self.after(delay_us, Happening::ToEtcd(at, life, request));
