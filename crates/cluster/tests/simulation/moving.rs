@@ -212,11 +212,7 @@ impl World {
         let now_us = self.now_us;
         match self.nodes[at].sending[index].state {
             State::Copying => self.copy(at, index),
-            State::Parked => {
-                if !self.give_up_if_late(at, index) {
-                    self.send_some(at, index, true);
-                }
-            }
+            State::Parked => self.send_the_rest(at, index),
             State::Retry(at_us) if now_us >= at_us => {
                 let sending = &self.nodes[at].sending[index];
                 let edit =
@@ -248,6 +244,12 @@ impl World {
             (sending.state, sending.why) = (State::Retry(now_us), "the destination does not answer");
         }
         is_late
+    }
+
+    fn send_the_rest(&mut self, at: usize, index: usize) {
+        if !self.give_up_if_late(at, index) {
+            self.send_some(at, index, true);
+        }
     }
 
     fn copy(&mut self, at: usize, index: usize) {

@@ -100,10 +100,7 @@ impl World {
                 Fault::SlowWatch(end),
                 Fault::Cut(from, to, self.random.one_in(2)),
                 Fault::CancelMoves((shard + 1) % self.shards),
-                Fault::HandTo(
-                    if end == to { shard } else { (shard + 1) % self.shards },
-                    self.random.below(6) as usize,
-                ),
+                Fault::HandTo(if end == to { shard } else { (shard + 1) % self.shards }, self.any_node()),
                 Fault::EtcdDown,
             ];
             let fault = faults[self.random.below(faults.len() as u64) as usize].clone();

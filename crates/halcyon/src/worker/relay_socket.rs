@@ -119,7 +119,9 @@ impl RelaySocket {
             }
             match tls.read_tls(&mut self.tcp) {
                 Ok(0) => return Ok(Some(0)),
-                Ok(_) => drop(tls.process_new_packets().map_err(io::Error::other)?),
+                Ok(_) => {
+                    tls.process_new_packets().map_err(io::Error::other)?;
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     self.readable = false;
                     return Ok(None);
