@@ -6,6 +6,9 @@ second all the time; the probe is that of the figure stall. The replica is anoth
 CPUs; it is killed for its restart, and has append-only files of its own. Each cell is median / p99 / p99.9 / longest of the waits from the
 beginning to half a second after the end. What has not ended in ten minutes is given up, and its cell says so.
 
+The rows "less the machine's" leave out of each wait for how long a process at real-time priority was held up meanwhile, on either CPU
+(`bench/watchers.py`): that is nothing a server does.
+
 The extra memory is the most that the machine had less to give than before, in per cent of what the server held then: pages that a
 forked child shares no more, or versions of keys that are kept, and buffers.
 """
@@ -18,8 +21,9 @@ import threading
 import time
 
 from generator import Ended, ask, encode, load_keys
-from probe import PROBE_CPUS, PROBE_WORKERS, probing, waits_ms
+from probe import PROBE_CPUS, PROBE_WORKERS, probing, waits_and_own_ms, waits_ms
 from servers import Server, running
+from watchers import watching
 
 NAME = "copies"
 TIMEOUT_S = 600
@@ -42,16 +46,18 @@ def measure(run):
         with running([program], FILES, threads=threads, cpus=PROBE_CPUS) as [server]:
             load_keys(server, keys, progress=lambda text, name=program.name: run.progress(f"{name}: {text}"))
             load_sorted_set(server, keys // 2)
-            with probing(server) as probe, writing(server, keys):
-                watch_all(run, server, probe, threads)
+            with probing(server) as probe, writing(server, keys), watching(PROBE_CPUS) as watchers:
+                watch_all(run, server, probe, watchers, threads)
 
 
-def watch_all(run, server, probe, threads):
+def watch_all(run, server, probe, watchers, threads):
     with server.connect(timeout_s=TIMEOUT_S) as connection:
         client = Ended(connection)
 
         def watch(title, work, measures_memory=False):
             rows = [run.table.row(f"Waits while: {title}, 20,000 writes/s", "ms", 2)]
+            if watchers:
+                rows.append(run.table.row(f"Waits while: {title}, less the machine's", "ms", 2))
             if measures_memory:
                 rows.append(run.table.row(f"Extra memory of {title}", "%", 1))
             run.attempt(rows, server.name, lambda: watched(work, measures_memory))
@@ -59,9 +65,13 @@ def watch_all(run, server, probe, threads):
 
         def watched(work, measures_memory):
             ended = []
+            work_once = lambda: ended.append(has_ended(work))
             with extra_memory() as extra:
-                waits = waits_ms(probe, lambda: ended.append(has_ended(work)), after_s=AFTER_S)
-            values = [waits if ended[0] else NO_END]
+                if watchers:
+                    waits = waits_and_own_ms(probe, watchers, work_once, AFTER_S)
+                else:
+                    waits = [waits_ms(probe, work_once, AFTER_S)]
+            values = [figures if ended[0] else NO_END for figures in waits]
             return values + [extra[0] * 100 / server.resident_bytes()] if measures_memory else values
 
         watch("no copy", lambda: time.sleep(5))
