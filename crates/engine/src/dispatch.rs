@@ -524,8 +524,9 @@ fn admit<'s>(
     }
     let context = if session.multi.is_some() { acl::Context::Multi } else { acl::Context::TopLevel };
     acl::admit(server, session, info, args, context)?;
-    if server.cluster.enabled {
-        routing::admit(server, worker, session, info, args, position)?;
+    if server.cluster.enabled && routing::admit(server, worker, session, info, args, position)? {
+        // What holds here does not matter to it.
+        return Ok(info);
     }
     if session.subscriptions.is_some()
         && session.proto == Proto::V2

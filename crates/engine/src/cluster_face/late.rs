@@ -89,7 +89,7 @@ impl Left {
 const FORWARDED: Fault = Fault::Text("MOVED");
 
 /// What a request is told that is run elsewhere, unless it was taken to be forwarded ([`crate::forwarding`]). Behind requests
-/// that were taken nothing is decided: what is not forwarded with them comes again. No error: it is to be queued for an EXEC
+/// that were taken nothing is decided: what is not forwarded with them comes again. True if it is to be queued for an EXEC
 /// that will be forwarded.
 #[cold]
 pub(super) fn send_elsewhere(
@@ -98,7 +98,7 @@ pub(super) fn send_elsewhere(
     session: &Session,
     asked: Asked<'_>,
     elsewhere: Elsewhere,
-) -> CmdResult {
+) -> CmdResult<bool> {
     let (cluster, standing) = (&server.cluster, server.cluster.standing());
     let is_behind = worker.forwarding.taken() > 0;
     let told = |elsewhere| match is_behind {
@@ -126,7 +126,7 @@ pub(super) fn send_elsewhere(
         return told(elsewhere);
     }
     if session.multi.is_some() && matches!(asked, Asked::Command(..)) {
-        return Ok(());
+        return Ok(true);
     }
     cluster.redirects.note_forwarded(client, now_us);
     worker.forwarding.take(door, encode(server, asked, slot, standing.left.revision));

@@ -145,8 +145,8 @@ impl ClusterFace {
     }
 }
 
-/// Before a command is admitted: an error says who runs it, or that it was taken to be forwarded there. `position` is that of
-/// its first key, if that is known.
+/// Before a command is admitted: an error says who runs it, or that it was taken to be forwarded there. True if it is only to be
+/// queued, for an EXEC that is run elsewhere. `position` is that of its first key, if that is known.
 #[inline]
 pub(crate) fn admit(
     server: &Server,
@@ -155,30 +155,30 @@ pub(crate) fn admit(
     info: &CommandInfo,
     args: Args<'_>,
     position: Option<Position>,
-) -> CmdResult {
+) -> CmdResult<bool> {
     let slot = match info.keys {
         KeyRule::One(at) | KeyRule::Many { first: at, .. } => match args.get(at) {
             Some(key) => position.unwrap_or_else(|| server.keyspace.position(key)).slot(),
-            None => return Ok(()),
+            None => return Ok(false),
         },
         KeyRule::None if info.spec.keys.is_empty() && info.spec.find_keys.is_none() => match &session.multi {
             Some(queue) if info.spec.name == "exec" => match queue.reach.slot() {
                 Some(slot) => slot,
-                None => return Ok(()),
+                None => return Ok(false),
             },
-            _ => return Ok(()),
+            _ => return Ok(false),
         },
         KeyRule::None | KeyRule::Specs => match slot_of(server, info, args) {
             Some(slot) => slot,
-            None => return Ok(()),
+            None => return Ok(false),
         },
     };
     let cluster = &server.cluster;
     if cluster.is_served(slot) && !worker.is_cut_off {
-        return Ok(());
+        return Ok(false);
     }
     if cluster.is_readable(session, info, slot) {
-        return Ok(());
+        return Ok(false);
     }
     admit_slowly(server, worker, session, info, args)
 }
@@ -217,10 +217,10 @@ fn admit_slowly(
     session: &Session,
     info: &CommandInfo,
     args: Args<'_>,
-) -> CmdResult {
+) -> CmdResult<bool> {
     let asked = Asked::of(session, info, args);
     if is_imported(server, session, asked) {
-        return Ok(());
+        return Ok(false);
     }
     let now_ms = worker.now.unix_ms;
     let mut is_there = |key: &[u8]| {
@@ -233,7 +233,10 @@ fn admit_slowly(
         Some(is_there)
     };
     let decided = server.cluster.decide(server, session, asked, worker.is_cut_off, &mut is_there);
-    decided.or_else(|elsewhere| send_elsewhere(server, worker, session, asked, elsewhere))
+    match decided {
+        Ok(()) => Ok(false),
+        Err(elsewhere) => send_elsewhere(server, worker, session, asked, elsewhere),
+    }
 }
 
 /// Asks again under the stripes of a command's keys, of which `slot` is one's slot.

@@ -292,6 +292,33 @@ fn writes_wait_until_a_new_replica_knows_who_is_primary() {
 }
 
 #[test]
+fn a_new_replica_queues_writes_for_the_new_primary() {
+    let mut harness = Harness::with_config(&[
+        ("cluster-enabled", "yes"),
+        ("cluster-redirects", "damped"),
+        ("cluster-redirect-rate", "0"),
+    ]);
+    harness.server.cluster_lead(1, &[], false);
+    let me = harness.server.cluster_me().node;
+    let install = |harness: &Harness, (mine, others): (&str, &str), slots: (&str, &str)| {
+        let nodes = format!(
+            "{me} 127.0.0.1:7000@17000 myself,{mine} 0 0 1 connected{}\n\
+             {} 127.0.0.1:7001@17001 {others} 0 0 1 connected{}\n",
+            slots.0,
+            id("a"),
+            slots.1,
+        );
+        harness.server.cluster.install(crate::cluster_face::topology_of(&nodes));
+    };
+    install(&harness, ("master -", &format!("slave {me}")), (" 0-16383", ""));
+    harness.server.cluster_follow(&node_record(), member("a"), 2);
+    install(&harness, (&format!("slave {}", id("a")), "master -"), ("", " 0-16383"));
+    harness.check("MULTI", "+OK");
+    harness.check("SET key 1", "+QUEUED");
+    assert_eq!(harness.run("EXEC"), "", "it is forwarded");
+}
+
+#[test]
 fn an_acknowledgement_tells_when_its_sender_was_heard() {
     let mut harness = leader(&["a"]);
     attach(&mut harness, 1, "a", 1);
