@@ -95,8 +95,13 @@ class Nodes:
 
     def lines(self, number):
         """CLUSTER NODES: the words of each line, by the node's id."""
-        answer = self.call(number, "CLUSTER", "NODES")
-        lines = [line.split() for line in answer.decode().splitlines()]
+
+        def told():
+            answer = self.call(number, "CLUSTER", "NODES")
+            # One that loads data, or has not heard from etcd yet, does not say.
+            return not isinstance(answer, Error) and answer.decode()
+
+        lines = [line.split() for line in wait_until(told, f"node {number} to tell of the cluster").splitlines()]
         return {line[0]: line[1:] for line in lines}
 
     def flags(self, number, about):
@@ -197,3 +202,21 @@ def assign_two(nodes):
     expect(nodes.call(1, "CLUSTER", "ADDSLOTSRANGE", 8192, 16383), "OK")
     for number in range(2):
         nodes.await_state(number)
+
+
+@check
+def cluster_node_that_has_not_heard_from_etcd_tells_of_no_cluster():
+    """cluster: a node that starts while etcd is away says so to who asks for slots, and others tell of them; then it knows"""
+    asking = [("CLUSTER", "SLOTS"), ("CLUSTER", "SHARDS"), ("CLUSTER", "NODES"), ("GET", "3560")]
+    with Etcd(members=1) as etcd, Nodes(etcd, 2) as nodes:
+        assign_two(nodes)
+        etcd.pause()
+        nodes.kill(0)
+        nodes.start(0)
+        for words in asking:
+            why = "CLUSTERDOWN The cluster is down: this node has not heard from etcd yet"
+            expect(str(nodes.call(0, *words)), why, " ".join(words))
+        expect(len(nodes.call(1, "CLUSTER", "SLOTS")), 2, "ranges at the other node")
+        etcd.resume()
+        wait_until(lambda: not isinstance(nodes.call(0, "CLUSTER", "SLOTS"), Error), "the node to know the cluster")
+        expect(len(nodes.call(0, "CLUSTER", "SLOTS")), 2, "ranges")

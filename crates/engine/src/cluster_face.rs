@@ -29,6 +29,7 @@ use crate::clients::Peer;
 use crate::commands::sentinel::Told;
 use crate::compat::Compat;
 use crate::config::Config;
+use crate::fault::CmdResult;
 use crate::replication::group::Serves;
 use crate::server::Process;
 use crate::slot_moves::SlotSet;
@@ -112,6 +113,15 @@ impl ClusterFace {
         });
     }
 
+    /// What is known before etcd is heard: this node, without slots. That is no answer to who asks for the cluster: they are told
+    /// why it is not known, as those are who name keys, and ask another node.
+    pub fn await_etcd(&self, myself: Arc<Topology>, why: String) {
+        self.change(|standing| {
+            standing.install(myself, &self.identity.node_id);
+            (standing.is_known, standing.refusal) = (false, Some(why));
+        });
+    }
+
     /// Requests that name keys are answered `-CLUSTERDOWN` and this, until the next topology is installed.
     pub fn refuse(&self, why: String) {
         self.change(|standing| standing.refusal = Some(why));
@@ -181,13 +191,19 @@ impl ClusterFace {
         self.standing().topology().cloned()
     }
 
-    /// The replies for a client, and `client-compat`.
-    pub fn replies(&self, config: &Config, peer: &Peer) -> (Arc<Replies>, Compat) {
+    /// An error for a client that asks for the cluster, as long as etcd has not told of it.
+    pub(crate) fn check_known(&self, peer: &Peer) -> CmdResult {
+        self.standing().why_unknown().map_or(Ok(()), |why| Err(self.fault(why, peer)))
+    }
+
+    /// The replies for a client, and `client-compat`. The error says why the cluster is not known.
+    pub fn replies(&self, config: &Config, peer: &Peer) -> CmdResult<(Arc<Replies>, Compat)> {
         let address = match peer {
             Peer::Tcp { local, .. } => Some(SocketAddr::from(*local)),
             Peer::Unix(_) => None,
         };
         let as_of = (config.version(), self.changes.load(SeqCst));
+        self.check_known(peer)?;
         let standing = self.standing();
         let way = match standing.topology() {
             None => Way::Alone(address),
@@ -197,10 +213,10 @@ impl ClusterFace {
         if encoded.as_of == as_of
             && let Some((_, replies)) = encoded.by_way.iter().find(|(known, _)| *known == way)
         {
-            return (replies.clone(), encoded.compat);
+            return Ok((replies.clone(), encoded.compat));
         }
         drop(encoded);
-        self.encode(config, as_of, &standing, way)
+        Ok(self.encode(config, as_of, &standing, way))
     }
 
     #[cold]

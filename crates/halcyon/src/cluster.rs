@@ -49,7 +49,7 @@ const LOADED_INTERVAL: Duration = Duration::from_millis(10);
 /// How long an end in order waits for the shard to be handed over, and for etcd to be told.
 const END_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Why commands on keys are refused until the records are known.
+/// Why commands on keys, and questions about the cluster, are refused until the records are known.
 const NOT_YET: &str = "The cluster is down: this node has not heard from etcd yet";
 
 /// The way to the thread, from all others.
@@ -159,8 +159,8 @@ impl Door {
     }
 }
 
-/// Until the cluster says what this node's part is, nothing is served, and whoever asks is told of a node without slots. Before the
-/// workers start.
+/// Until etcd says what this node's part is, nothing is served, and whoever asks for the cluster is told that it is not known here.
+/// Before the workers start.
 pub fn begin(server: &Server, prepared: &Prepared) {
     let (facts, me) = (facts::of_node(server, &prepared.options), server.cluster_me());
     let shard = ShardRecord {
@@ -175,8 +175,7 @@ pub fn begin(server: &Server, prepared: &Prepared) {
     records.put(Key::Node(me.node.clone()), Record::Node(facts), 0);
     records.put(Key::Live(me.node), Record::Live(LiveRecord { life: me.life }), 0);
     let topology = Topology::of(&records).expect("records: a node alone without slots is a topology");
-    server.cluster.install(Arc::new(topology));
-    server.cluster.refuse(NOT_YET.to_owned());
+    server.cluster.await_etcd(Arc::new(topology), NOT_YET.to_owned());
     server.cluster.serve_until(0);
     // What is loaded is of a stream of which this node learns only then who leads it.
     server.cluster_stand();

@@ -121,6 +121,8 @@ pub(super) struct Standing {
     myself: Option<usize>,
     /// Why nothing is served.
     pub(super) refusal: Option<String>,
+    /// The topology is what etcd has told.
+    pub(super) is_known: bool,
     pub(super) opened: Opened,
     /// Slots that may have been given away.
     pub(super) withheld: Option<SlotSet>,
@@ -138,6 +140,7 @@ impl Standing {
             topology: None,
             myself: None,
             refusal: None,
+            is_known: true,
             opened: Opened::default(),
             withheld: None,
             manner: Manner::of(config),
@@ -151,6 +154,7 @@ impl Standing {
         self.myself = NodeId::new(myself).and_then(|id| topology.place_of(&id));
         self.topology = Some(topology);
         self.refusal = None;
+        self.is_known = true;
         let (migrating, importing) =
             (std::mem::take(&mut self.opened.migrating), std::mem::take(&mut self.opened.importing));
         let known = |id: &NodeId| self.topology().is_some_and(|topology| topology.place_of(id).is_some());
@@ -182,6 +186,11 @@ impl Standing {
     /// The topology, if this node is not alone.
     pub(super) fn topology(&self) -> Option<&Arc<Topology>> {
         self.topology.as_ref()
+    }
+
+    /// What is told to who asks for a topology that etcd has not told yet.
+    pub(super) fn why_unknown(&self) -> Option<Elsewhere> {
+        self.refusal.clone().filter(|_| !self.is_known).map(Elsewhere::Refused)
     }
 
     /// This node's shard, by its place in the topology.

@@ -83,7 +83,8 @@ fn each_client_is_told_the_address_it_knows() {
     config.override_value("bind", b"10.0.0.9 127.0.0.1").expect("valid addresses");
     let face = ClusterFace::new(&config, &Process::default());
     let told = |peer: &Peer| {
-        String::from_utf8_lossy(face.replies(&config, peer).0.nodes(resp::Proto::V2)).into_owned()
+        let (replies, _) = face.replies(&config, peer).expect("the cluster is known");
+        String::from_utf8_lossy(replies.nodes(resp::Proto::V2)).into_owned()
     };
     let tcp = |local: &str| {
         Peer::tcp("10.9.9.9:1".parse().expect("an address"), local.parse().expect("an address"))

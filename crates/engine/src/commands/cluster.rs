@@ -18,8 +18,8 @@ pub(super) fn enabled(ctx: &Ctx<'_>) -> CmdResult {
     if ctx.server().cluster.enabled { Ok(()) } else { Err(DISABLED) }
 }
 
-/// The replies as this connection is given them, and what decides on their shape.
-fn encoded(ctx: &Ctx<'_>) -> (Arc<Replies>, Compat) {
+/// The replies as this connection is given them, and what decides on their shape. The error says why the cluster is not known.
+fn encoded(ctx: &Ctx<'_>) -> CmdResult<(Arc<Replies>, Compat)> {
     let server = ctx.server();
     server.cluster.replies(&server.config, &ctx.session_ref().client.peer)
 }
@@ -27,7 +27,7 @@ fn encoded(ctx: &Ctx<'_>) -> (Arc<Replies>, Compat) {
 /// CLUSTER SLOTS
 pub fn slots(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     enabled(ctx)?;
-    let (replies, compat) = encoded(ctx);
+    let (replies, compat) = encoded(ctx)?;
     let (shape, proto) = (compat.shape(ctx.session_ref().introduced), reply.proto());
     let turn = ctx.session_ref().client.id;
     replies.slots(shape, proto, turn).into_iter().for_each(|part| reply.encoder().raw(part));
@@ -37,7 +37,7 @@ pub fn slots(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> CmdResult
 /// CLUSTER SHARDS
 pub fn shards(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     enabled(ctx)?;
-    let (replies, _) = encoded(ctx);
+    let (replies, _) = encoded(ctx)?;
     let proto = reply.proto();
     let server = ctx.server();
     replies.shards(proto, &mut reply.encoder(), |node| server.offset_of_node(node));
@@ -47,7 +47,7 @@ pub fn shards(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> CmdResul
 /// CLUSTER NODES
 pub fn nodes(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     enabled(ctx)?;
-    let (replies, _) = encoded(ctx);
+    let (replies, _) = encoded(ctx)?;
     let proto = reply.proto();
     reply.encoder().raw(replies.nodes(proto));
     Ok(())
@@ -70,7 +70,9 @@ pub fn myid(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> CmdResult 
 /// CLUSTER MYSHARDID
 pub fn myshardid(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     enabled(ctx)?;
-    reply.text(&ctx.server().cluster.shard_id());
+    let cluster = &ctx.server().cluster;
+    cluster.check_known(&ctx.session_ref().client.peer)?;
+    reply.text(&cluster.shard_id());
     Ok(())
 }
 
@@ -116,7 +118,7 @@ fn slot_in_range(number: i64) -> Option<u16> {
 /// CLUSTER REPLICAS node-id
 pub fn replicas(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     enabled(ctx)?;
-    let (replies, _) = encoded(ctx);
+    let (replies, _) = encoded(ctx)?;
     let picture = replies.picture();
     let node = known_node(picture, &args[2])?;
     if !node.is_primary {
@@ -131,7 +133,7 @@ pub fn replicas(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Cmd
 /// CLUSTER COUNT-FAILURE-REPORTS node-id: nobody reports any; who is there, etcd says.
 pub fn count_failure_reports(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     enabled(ctx)?;
-    let (replies, _) = encoded(ctx);
+    let (replies, _) = encoded(ctx)?;
     known_node(replies.picture(), &args[2])?;
     reply.int(0);
     Ok(())
