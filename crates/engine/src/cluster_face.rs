@@ -118,8 +118,15 @@ impl ClusterFace {
     pub fn await_etcd(&self, myself: Arc<Topology>, why: String) {
         self.change(|standing| {
             standing.install(myself, &self.identity.node_id);
-            (standing.is_known, standing.refusal) = (false, Some(why));
+            (standing.is_known, standing.has_data, standing.refusal) = (false, false, Some(why));
         });
+    }
+
+    /// Whether this node has the data of its shard: a replica that does not answers no reads.
+    pub(crate) fn note_data(&self, has_data: bool) {
+        if self.enabled && self.standing().has_data != has_data {
+            self.change(|standing| standing.has_data = has_data);
+        }
     }
 
     /// Requests that name keys are answered `-CLUSTERDOWN` and this, until the next topology is installed.

@@ -541,7 +541,7 @@ fn admit<'s>(
         worker.held_up = routing::awaits_owner(server, session, info, args);
         return Err(fault);
     }
-    server.admit_by_persistence(info, session.multi.as_ref().map(|multi| multi.flags()))?;
+    server.admit_by_persistence(info, session.multi.as_deref())?;
     server.admit_by_replicas(info, session)?;
     if server.config.hot().maxmemory_bytes() > 0 {
         admit_to_memory(server, worker, session, info, args)?;

@@ -185,7 +185,8 @@ impl Place for Thread<'_> {
             ctx.hold_patiently(stripes.as_mut(), slot);
         }
         loop {
-            match ctx.server().admit_flags_under_stripes(flags, slot) {
+            let is_loaded = self.command.map_or(Ok(()), |_| ctx.server().admit_to_loading(flags));
+            match is_loaded.and_then(|()| ctx.server().admit_flags_under_stripes(flags, slot)) {
                 Ok(false) => break,
                 Ok(true) => ctx.release(),
                 Err(fault) => return routing::recheck_slot(&mut ctx, slot).and(Err(fault)),

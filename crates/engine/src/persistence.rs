@@ -21,6 +21,7 @@ use parking_lot::Mutex;
 use crate::fault::{CmdResult, Fault};
 use crate::server::Server;
 use crate::table::{CommandInfo, Flags};
+use crate::transaction::Transaction;
 use files::Files;
 use loading::Loading;
 use rewriting::Rewriting;
@@ -186,27 +187,32 @@ impl Server {
         changes.saturating_sub(self.persistence.changes_saved.load(Relaxed))
     }
 
-    /// What a command is told while the data is loaded, or cannot be saved. `queued` are the flags of the transaction
-    /// that it would run.
+    /// What a command is told while the data is loaded, or cannot be saved. `queued` is what EXEC would run.
     #[inline]
-    pub(crate) fn admit_by_persistence(&self, info: &CommandInfo, queued: Option<Flags>) -> CmdResult {
+    pub(crate) fn admit_by_persistence(&self, info: &CommandInfo, queued: Option<&Transaction>) -> CmdResult {
         match self.persistence.refusals.load(Relaxed) {
             0 => Ok(()),
-            refusals => self.refuse_by_persistence(info, queued, refusals),
+            _ => self.refuse_by_persistence(info, queued),
         }
     }
 
     #[cold]
-    fn refuse_by_persistence(&self, info: &CommandInfo, queued: Option<Flags>, refusals: u8) -> CmdResult {
-        if refusals & IS_LOADING != 0 && !info.spec.flags.contains(Flags::LOADING) {
-            return Err(Fault::Text("LOADING Redis is loading the dataset in memory"));
-        }
-        let writes = match queued {
-            Some(queued) if info.spec.name == "exec" => queued.contains(Flags::WRITE),
-            _ => info.spec.flags.contains(Flags::WRITE),
-        };
+    fn refuse_by_persistence(&self, info: &CommandInfo, queued: Option<&Transaction>) -> CmdResult {
+        let queued = queued.filter(|_| info.spec.name == "exec");
+        self.admit_to_loading(info.spec.flags & queued.map_or(Flags::all(), Transaction::shared_flags))?;
+        let writes = queued.map_or(info.spec.flags, Transaction::flags).contains(Flags::WRITE);
         // PING tells that writes fail, as in Redis.
         if writes || info.spec.name == "ping" { self.admit_write(Asker::Command) } else { Ok(()) }
+    }
+
+    /// What commands are told, each of which has these flags, while the data is loaded. Asked again under their stripes: a
+    /// replica's data may have been thrown away for others since they were admitted.
+    #[inline]
+    pub(crate) fn admit_to_loading(&self, flags: Flags) -> CmdResult {
+        match self.persistence.is_loading() && !flags.contains(Flags::LOADING) {
+            true => Err(Fault::Text("LOADING Redis is loading the dataset in memory")),
+            false => Ok(()),
+        }
     }
 
     /// An error if nothing may be written since it could not be kept.

@@ -43,6 +43,8 @@ pub struct Transaction {
     args: ArgsQueue,
     /// What their rows' flags are together.
     flags: Flags,
+    /// The flags that each of them has.
+    shared_flags: Flags,
     /// What all their keys reach.
     pub(crate) reach: Reach,
     needs_all_stripes: bool,
@@ -57,6 +59,7 @@ impl Default for Transaction {
             queue: Vec::new(),
             args: ArgsQueue::default(),
             flags: Flags::empty(),
+            shared_flags: Flags::all(),
             reach: Reach::default(),
             needs_all_stripes: false,
             is_swift: true,
@@ -77,6 +80,7 @@ impl Transaction {
         self.reach.add_command(keyspace, info, args, position);
         self.needs_all_stripes |= info.may_touch_any_key(args);
         self.flags |= info.spec.flags;
+        self.shared_flags &= info.spec.flags;
         let bytes = self.args.push(args);
         let is_quick = bytes <= dispatch::BRIEF_WIRE_BYTES_MAX && dispatch::is_quick(info, args);
         self.is_swift &= is_quick;
@@ -120,6 +124,11 @@ impl Transaction {
         self.flags
     }
 
+    /// The flags that every queued command has.
+    pub(crate) fn shared_flags(&self) -> Flags {
+        self.shared_flags
+    }
+
     /// True if all queued commands are quick.
     pub(crate) fn is_swift(&self) -> bool {
         self.is_swift
@@ -145,7 +154,7 @@ impl Transaction {
         self.queue.clear();
         self.args.clear();
         self.reach.clear();
-        (self.aborted, self.flags) = (false, Flags::empty());
+        (self.aborted, self.flags, self.shared_flags) = (false, Flags::empty(), Flags::all());
         (self.needs_all_stripes, self.is_swift) = (false, true);
         Some(self)
     }

@@ -268,7 +268,7 @@ pub(crate) fn recheck_slot(ctx: &mut Ctx<'_>, slot: Option<u16>) -> CmdResult {
         return Ok(());
     }
     let stays = standing.leads(slot)
-        || (standing.owns(slot) && session.readonly)
+        || (standing.owns(slot) && session.readonly && standing.has_data)
         || standing.opened.importing.contains_key(&slot);
     match standing.redirection(slot) {
         Some(elsewhere) if !stays => Err(cluster.fault(elsewhere, &session.client.peer)),

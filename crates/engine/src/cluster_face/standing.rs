@@ -123,6 +123,8 @@ pub(super) struct Standing {
     pub(super) refusal: Option<String>,
     /// The topology is what etcd has told.
     pub(super) is_known: bool,
+    /// What this node has is what its shard's primary had at some instant.
+    pub(super) has_data: bool,
     pub(super) opened: Opened,
     /// Slots that may have been given away.
     pub(super) withheld: Option<SlotSet>,
@@ -141,6 +143,7 @@ impl Standing {
             myself: None,
             refusal: None,
             is_known: true,
+            has_data: true,
             opened: Opened::default(),
             withheld: None,
             manner: Manner::of(config),
@@ -279,7 +282,7 @@ impl Standing {
 
     /// For each slot, whether connections that have sent READONLY may read its keys here.
     pub(super) fn serves_reads(&self) -> impl Fn(u16) -> bool + '_ {
-        let is_up = self.refusal.is_none() && self.is_up() && !self.is_primary();
+        let is_up = self.refusal.is_none() && self.is_up() && !self.is_primary() && self.has_data;
         move |slot| is_up && self.owns(slot)
     }
 
@@ -344,7 +347,7 @@ impl Standing {
                 () => Ok(()),
             };
         }
-        let reads = (request.readonly || request.names_channels) && !request.writes;
+        let reads = request.names_channels || (request.readonly && !request.writes && self.has_data);
         match (self.owns(slot), self.is_primary()) {
             (true, true) if request.is_cut_off => Err(Elsewhere::Down),
             (true, true) => Ok(()),

@@ -93,7 +93,9 @@ pub(crate) fn exec(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Cmd
         return Err(fault);
     }
     let is_held = ctx.hold(transaction.stripes());
-    let waits = server.admit_flags_under_stripes(transaction.flags(), transaction.reach.slot());
+    let waits = server
+        .admit_to_loading(transaction.shared_flags())
+        .and_then(|()| server.admit_flags_under_stripes(transaction.flags(), transaction.reach.slot()));
     if !is_held || matches!(waits, Ok(true)) {
         ctx.session().multi = Some(transaction);
         ctx.come_again();
@@ -119,7 +121,8 @@ pub(crate) fn exec(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Cmd
         ctx.defer_to(line, move |lane: &mut Lane<'_>| {
             let stripes = transaction.stripes().map(take);
             lane.with_stripes(stripes, |ctx, reply| {
-                if let Err(fault) = routing::recheck_queue(ctx, &transaction) {
+                let is_loaded = ctx.server().admit_to_loading(transaction.shared_flags());
+                if let Err(fault) = routing::recheck_queue(ctx, &transaction).and(is_loaded) {
                     ctx.server().watches.end(watching);
                     return Err(fault);
                 }

@@ -54,6 +54,7 @@ impl Server {
             // They come again, and say that they know of this epoch.
             self.replication.replicas.disconnect_all(self);
         }
+        self.cluster.note_data(true);
         self.cluster.serves.unfence();
         self.notice(&format!("This node is the primary of its shard in epoch {epoch}"));
         self.mark_log();
@@ -202,6 +203,7 @@ impl Server {
     pub(crate) fn note_agreed(&self, term: u64) {
         if let Some(epoch) = self.replication.following.epoch_of(term) {
             self.replication.group.state.lock().log_epoch = epoch;
+            self.cluster.note_data(true);
         }
     }
 

@@ -400,6 +400,7 @@ impl Server {
         if may_leave_effects(info, queued) && self.has_writers_wait(slot) {
             return Ok(true);
         }
+        self.admit_to_loading(info.spec.flags)?;
         self.admit_to_replica(session, info).map(|()| false)
     }
 
@@ -435,9 +436,7 @@ impl Server {
             return Err(TOO_FEW_IN_SYNC);
         }
         let is_allowed = info.spec.flags.contains(Flags::STALE)
-            && queued.is_none_or(|multi| {
-                multi.commands(self.registry).all(|queued| queued.info.spec.flags.contains(Flags::STALE))
-            });
+            && queued.is_none_or(|multi| multi.shared_flags().contains(Flags::STALE));
         if !is_allowed && self.is_stale() {
             return Err(MASTER_DOWN);
         }

@@ -238,6 +238,8 @@ impl Server {
         }
         following.state.lock().is_exact = false;
         following.is_torn.store(true, SeqCst);
+        // Before anything is thrown away: what was admitted to it is asked again under its stripes.
+        self.cluster.note_data(false);
         self.begin_loading(total_bytes);
         self.replication.replicas.disconnect_all(self);
         self.replication.replicas.on_disk.forget_all();
