@@ -643,6 +643,7 @@ impl Server {
         self.acl.reset_stats();
         self.keyspace.reset_stats();
         self.exceeded.reset();
+        self.cluster.redirects.reset();
         store::alloc::reset_peak();
     }
 

@@ -239,6 +239,12 @@ fn it_is_told_who_is_late() {
     ] {
         assert!(info.lines().any(|found| found == line), "{line} in {info}");
     }
+    harness.server.cluster.redirects.lost.fetch_add(1, Relaxed);
+    harness.check("CONFIG RESETSTAT", "+OK");
+    let info = harness.run("INFO cluster");
+    for name in ["forwarded_requests", "forwarded_lost", "redirects_told", "redirects_told_at_once"] {
+        assert!(info.contains(&format!("cluster_{name}:0\r\n")), "{name} in {info}");
+    }
     harness.check("CLUSTER REDIRECTS PLAIN x", "-ERR syntax error");
     harness.check("CLUSTER REDIRECTS x", "-ERR syntax error");
     assert!(

@@ -104,6 +104,13 @@ impl Redirects {
         self.of_client(client, now_us, |redirected| redirected.forwarded += 1);
     }
 
+    /// Counts anew. Of clients stays what is known.
+    pub(crate) fn reset(&self) {
+        for counter in [&self.forwarded, &self.told, &self.told_at_once, &self.lost] {
+            counter.store(0, Relaxed);
+        }
+    }
+
     /// Clients that are known.
     pub fn known(&self) -> usize {
         self.known.load(Relaxed)

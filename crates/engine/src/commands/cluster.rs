@@ -94,7 +94,7 @@ pub fn keyslot(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdR
 pub fn countkeysinslot(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     enabled(ctx)?;
     let slot = slot_in_range(int(&args[2])?).ok_or(Fault::Text("ERR Invalid slot"))?;
-    reply.int(ctx.server().keyspace.count_in_slot(0, slot) as i64);
+    reply.int(ctx.server().visible_in_slot(slot) as i64);
     Ok(())
 }
 
@@ -105,6 +105,7 @@ pub fn getkeysinslot(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -
     let count = usize::try_from(int(&args[3])?).ok();
     let invalid = Fault::Text("ERR Invalid slot or number of keys");
     let (slot, count) = slot.zip(count).ok_or(invalid)?;
+    let count = if ctx.server().hides(slot) { 0 } else { count };
     let keys = ctx.server().keyspace.keys_in_slot(ctx.held(), 0, slot, count);
     reply.array(keys.len());
     keys.iter().for_each(|key| reply.bulk(key));
@@ -147,10 +148,9 @@ fn known_node<'p>(picture: &'p Picture, id: &[u8]) -> CmdResult<&'p Node> {
 /// CLUSTER SLOT-STATS <SLOTSRANGE start-slot end-slot | ORDERBY metric [LIMIT limit] [ASC | DESC]>
 pub fn slot_stats(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> CmdResult {
     enabled(ctx)?;
-    let (keyspace, topology) = (&ctx.server().keyspace, ctx.server().cluster.topology());
-    let cluster = &ctx.server().cluster;
-    let is_own = |slot: &u16| topology.is_none() || cluster.owns(*slot);
-    let key_count = |slot: u16| (slot, keyspace.count_in_slot(0, slot) as u64);
+    let (server, topology) = (ctx.server(), ctx.server().cluster.topology());
+    let is_own = |slot: &u16| topology.is_none() || server.cluster.owns(*slot);
+    let key_count = |slot: u16| (slot, server.visible_in_slot(slot) as u64);
     let stats: Vec<(u16, u64)> = match &args[2] {
         word if is(word, "SLOTSRANGE") && args.len() == 5 => {
             let invalid = Fault::Text("ERR Invalid or out of range slot");

@@ -89,8 +89,11 @@ impl Ctx<'_> {
         self.publish(Space::Channel, channel, message)
     }
 
-    /// Publishes an event of a key, if it is asked for.
+    /// Publishes an event of a key, if it is asked for. What comes from another node with its slots was told of there.
     pub(crate) fn publish_event(&mut self, db: usize, class: Event, name: &str, key: &[u8]) {
+        if self.session_ref().importing {
+            return;
+        }
         publish_event(self.server(), Some(self.worker()), db, class, name, key);
     }
 }

@@ -197,6 +197,11 @@ impl Server {
         self.slot_moves.importing.any() && self.hides(self.keyspace.position(key).slot())
     }
 
+    /// Keys of a slot that clients may be told of.
+    pub(crate) fn visible_in_slot(&self, slot: u16) -> usize {
+        if self.hides(slot) { 0 } else { self.keyspace.count_in_slot(0, slot) }
+    }
+
     /// Keys that nobody sees.
     pub(crate) fn hidden_keys(&self) -> usize {
         if !self.slot_moves.importing.any() {

@@ -391,6 +391,9 @@ fn what_has_not_flipped_yet_is_not_seen() {
         ("KEYS *", "[{d}own]"),
         ("SCAN 0 COUNT 1000", "[0 [{d}own]]"),
         ("RANDOMKEY", "{d}own"),
+        ("CLUSTER COUNTKEYSINSLOT 15495", ":0"),
+        ("CLUSTER GETKEYSINSLOT 15495 10", "[]"),
+        ("CLUSTER SLOT-STATS SLOTSRANGE 15495 15495", "[[:15495 [key-count :0]]]"),
     ] {
         to.check(line, expected);
     }
@@ -402,7 +405,28 @@ fn what_has_not_flipped_yet_is_not_seen() {
     to.on(1).check("DBSIZE", ":0");
     to.on(0).check("CLUSTER SYNCSLOTS DONE m", "+OK");
     to.on(1).check("DBSIZE", ":50");
+    to.check("CLUSTER COUNTKEYSINSLOT 15495", ":50");
+    to.check("CLUSTER SLOT-STATS SLOTSRANGE 15495 15495", "[[:15495 [key-count :50]]]");
+    assert_ne!(to.run("CLUSTER GETKEYSINSLOT 15495 10"), "[]");
     assert_ne!(to.run("RANDOMKEY"), "(nil)");
+}
+
+#[test]
+fn what_comes_with_its_slot_is_no_event() {
+    let mut to = node();
+    to.on(1).check("CONFIG SET notify-keyspace-events EA", "+OK");
+    to.on(2).run("PSUBSCRIBE __key*");
+    let lines =
+        ["CLUSTER SYNCSLOTS START m 15495 15495", "SET {a}x v", "MULTI", "APPEND {a}x w", "DEL {a}x", "EXEC"];
+    lines.iter().for_each(|line| drop(to.on(0).run(line)));
+    to.check("SET {a}y v", "+OK");
+    assert_eq!(to.on(2).received(), "");
+    to.on(0).check("CLUSTER SYNCSLOTS READY m", "+OK");
+    to.check("CLUSTER SYNCSLOTS DONE m", "+OK");
+    assert_eq!(to.on(2).received(), "");
+    // What clients do to it from then on is.
+    to.on(1).check("SET {a}y w", "+OK");
+    assert_eq!(to.on(2).received(), "[pmessage __key* __keyevent@0__:set {a}y]");
 }
 
 #[test]
