@@ -6,12 +6,12 @@ from cluster import Nodes
 from etcd import Etcd
 from harness import check, expect, wait_until
 
-RELAY = "name=halcyon-relay"
+SUBSCRIBER = "name=halcyon-subscriber"
 
 
-def relays(nodes, number):
+def listeners(nodes, number):
     """How many other nodes listen to this one."""
-    return nodes.call(number, "CLIENT", "LIST").decode().count(RELAY)
+    return nodes.call(number, "CLIENT", "LIST").decode().count(SUBSCRIBER)
 
 
 def await_way(nodes, publisher, client, channel):
@@ -40,12 +40,12 @@ def publish_reaches_subscribers_of_other_nodes():
         wait_until(lambda: nodes.call(3, "CLUSTER", "REPLICATE", nodes.id(0)) == "OK", "a replica")
         for number in range(4):
             nodes.await_state(number)
-            expect(relays(nodes, number), 0, "connections that nobody wants")
+            expect(listeners(nodes, number), 0, "connections that nobody wants")
         with nodes.servers[0].connect() as client, nodes.servers[3].connect() as other:
             client.call("SUBSCRIBE", "news")
             for publisher in (1, 2, 3):
                 await_way(nodes, publisher, client, "news")
-            expect(relays(nodes, 1), 1, "connections to node 1")
+            expect(listeners(nodes, 1), 1, "connections to node 1")
             # The publisher tells of its own subscribers only, as Redis's does.
             expect(nodes.call(1, "PUBLISH", "news", "counted"), 0)
             expect(client.reply(), [b"message", b"news", b"counted"])
@@ -64,7 +64,7 @@ def publish_reaches_subscribers_of_other_nodes():
             nodes.await_state(1)
             await_way(nodes, 1, client, "news")
         for number in range(4):
-            wait_until(lambda number=number: relays(nodes, number) == 0, "the connections to end")
+            wait_until(lambda number=number: listeners(nodes, number) == 0, "the connections to end")
 
 
 def in_order(nodes, client):

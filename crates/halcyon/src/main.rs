@@ -15,7 +15,7 @@ mod no_fork;
 mod outgoing;
 mod persistence;
 mod placement;
-mod relays;
+mod remote_subscriptions;
 mod replication;
 mod serve;
 mod shared;

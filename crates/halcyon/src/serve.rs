@@ -25,7 +25,7 @@ use crate::listeners::Listeners;
 use crate::persistence::journal_thread::Journal;
 use crate::persistence::recover::Loaded;
 use crate::placement::{Role, Threads, role_of};
-use crate::relays::{self, Relays};
+use crate::remote_subscriptions::{self, RemoteSubscriptions};
 use crate::replication::link::LinkControl;
 use crate::shared::{Background, LaneTask, Mailbox, ProcessHost, Shared};
 use crate::tls::{Tls, is_tls_directive};
@@ -120,9 +120,9 @@ pub fn serve(args: &[Vec<u8>]) -> Result<(), String> {
     let for_link = shared.clone();
     spawn("replica-link", &crew, move || replication::link::run(&for_link, &link, random()))?;
     if let Some(prepared) = prepared {
-        let (for_relays, relays) = (shared.clone(), Arc::new(Relays::default()));
-        relays::begin(&shared.server, &relays);
-        spawn("relays", &crew, move || relays::run(&for_relays, &relays))?;
+        let (for_subscriptions, remote) = (shared.clone(), Arc::new(RemoteSubscriptions::default()));
+        remote_subscriptions::begin(&shared.server, &remote);
+        spawn("subscriptions", &crew, move || remote_subscriptions::run(&for_subscriptions, &remote))?;
         let for_cluster = shared.clone();
         spawn("cluster", &crew, move || cluster::run(for_cluster, prepared, random_id(), random()))?;
     }

@@ -46,7 +46,7 @@ const READ_BYTES: usize = 64 * 1024;
 
 /// What all threads of this file share.
 #[derive(Default)]
-pub struct Relays {
+pub struct RemoteSubscriptions {
     ways: Mutex<HashMap<String, Way>>,
     /// Somebody has subscribed.
     wanted: Condvar,
@@ -92,17 +92,17 @@ impl Line {
 }
 
 /// From now on this server's publishers reach other nodes so, and the thread has to run.
-pub fn begin(server: &Server, relays: &Arc<Relays>) {
-    let relays = relays.clone();
+pub fn begin(server: &Server, remote: &Arc<RemoteSubscriptions>) {
+    let remote = remote.clone();
     server.channels.span_nodes(Box::new(move |space, name, is_wanted| {
-        let ways = relays.ways.lock();
+        let ways = remote.ways.lock();
         ways.values().for_each(|way| way.line.tell(space, name, is_wanted));
-        relays.wanted.notify_one();
+        remote.wanted.notify_one();
     }));
 }
 
 /// The thread that sees to it that there are ways where they are wanted.
-pub fn run(shared: &Arc<Shared>, relays: &Relays) {
+pub fn run(shared: &Arc<Shared>, remote: &RemoteSubscriptions) {
     let server = &shared.server;
     let (mut known, mut wanted_at): (Option<Arc<Topology>>, Option<Instant>) = (None, None);
     while !shared.is_stopping() {
@@ -118,13 +118,13 @@ pub fn run(shared: &Arc<Shared>, relays: &Relays) {
         };
         if !is_same {
             let peers = topology.as_ref().map(|topology| peers(server, topology)).unwrap_or_default();
-            follow(shared, relays, peers);
+            follow(shared, remote, peers);
             known = topology;
         }
-        let mut ways = relays.ways.lock();
-        relays.wanted.wait_for(&mut ways, LOOK_INTERVAL);
+        let mut ways = remote.ways.lock();
+        remote.wanted.wait_for(&mut ways, LOOK_INTERVAL);
     }
-    follow(shared, relays, HashMap::new());
+    follow(shared, remote, HashMap::new());
 }
 
 fn is_wanted(server: &Server) -> bool {
@@ -144,8 +144,8 @@ fn peers(server: &Server, topology: &Topology) -> HashMap<String, Target> {
 }
 
 /// Ends the ways that lead nowhere, and begins those that are lacking.
-fn follow(shared: &Arc<Shared>, relays: &Relays, mut peers: HashMap<String, Target>) {
-    let mut ways = relays.ways.lock();
+fn follow(shared: &Arc<Shared>, remote: &RemoteSubscriptions, mut peers: HashMap<String, Target>) {
+    let mut ways = remote.ways.lock();
     ways.retain(|node, way| {
         let stays = peers.get(node).is_some_and(|target| *target == way.target);
         match stays {
@@ -158,7 +158,7 @@ fn follow(shared: &Arc<Shared>, relays: &Relays, mut peers: HashMap<String, Targ
         let line = Arc::<Line>::default();
         let (shared, for_thread, to) = (shared.clone(), line.clone(), target.clone());
         let body = move || keep_up(&shared, &for_thread, &to);
-        let thread = thread::Builder::new().name("relay".to_owned()).stack_size(THREAD_STACK_BYTES);
+        let thread = thread::Builder::new().name("subscription".to_owned()).stack_size(THREAD_STACK_BYTES);
         match thread.spawn(body) {
             Ok(_) => drop(ways.insert(node, Way { target, line })),
             Err(error) => tracing::warn!("Can't start a thread to hear node {node}: {error}"),
@@ -221,7 +221,7 @@ fn greeting(server: &Server) -> Vec<u8> {
     if !password.is_empty() {
         words.extend([b"AUTH".as_slice(), &user, &password]);
     }
-    words.extend([b"SETNAME".as_slice(), b"halcyon-relay"]);
+    words.extend([b"SETNAME".as_slice(), b"halcyon-subscriber"]);
     let mut out = Vec::new();
     write_command(&mut out, words);
     out
