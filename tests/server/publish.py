@@ -5,6 +5,7 @@ import select
 from cluster import Nodes
 from etcd import Etcd
 from harness import check, expect, wait_until
+from redirects import SecretNodes
 
 SUBSCRIBER = "name=halcyon-subscriber"
 
@@ -93,3 +94,24 @@ def by_pattern(nodes, client):
     expect(sorted([reply, client.reply()]), [[b"message", b"news", b"both"], [b"pmessage", b"n*", b"news", b"both"]])
     client.call("PUNSUBSCRIBE")
     client.reply()
+
+
+@check
+def publish_between_nodes_that_want_certificates_and_passwords():
+    """publish: nodes listen to each other as masteruser, by TLS with a certificate; again once that user is let in again"""
+    with Etcd(members=1) as etcd, SecretNodes(etcd, 3) as nodes:
+        nodes.create()
+        with nodes.connect(0) as client:
+            client.call("SUBSCRIBE", "news")
+            for publisher in (1, 2):
+                await_way(nodes, publisher, client, "news")
+                listening = f" {SUBSCRIBER} "
+                expect((listeners(nodes, publisher), nodes.come_by_tls(publisher, listening)), (1, 1), "by TLS")
+            expect(nodes.call(1, "ACL", "SETUSER", nodes.USER, "off"), "OK")
+            nodes.call(1, "CLIENT", "KILL", "USER", nodes.USER)
+            wait_until(lambda: "do not hear of node" in nodes.servers[0].log(), "a line in the log")
+            expect(listeners(nodes, 1), 0, "connections to node 1")
+            expect(nodes.call(2, "PUBLISH", "news", "from another"), 0)
+            expect(client.reply(), [b"message", b"news", b"from another"])
+            expect(nodes.call(1, "ACL", "SETUSER", nodes.USER, "on"), "OK")
+            await_way(nodes, 1, client, "news")

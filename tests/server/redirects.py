@@ -202,6 +202,39 @@ class TlsNodes(Nodes):
         secret = ["--tls-cluster", "yes", "--tls-port", self.tls_ports[number], "--tls-auth-clients", "no"]
         return super().start(number, *secret, *self.certificates.options(), *options)
 
+    def come_by_tls(self, number, what):
+        """How many clients of which CLIENT LIST says `what` have come to this node by TLS."""
+        lines = self.call(number, "CLIENT", "LIST").decode().splitlines()
+        return sum(f" laddr=127.0.0.1:{self.tls_ports[number]} " in line and what in line for line in lines)
+
+
+class SecretNodes(TlsNodes):
+    """Nodes that let nobody in without a password, nor by TLS without a certificate; to each other they speak as a user."""
+
+    PASSWORD, USER, USERS_PASSWORD = "for-clients", "node", "for-nodes"
+
+    def start(self, number, *options):
+        passwords = ["--requirepass", self.PASSWORD, "--masteruser", self.USER, "--masterauth", self.USERS_PASSWORD]
+        user = ["--user", self.USER, "on", f">{self.USERS_PASSWORD}", "~*", "&*", "+@all"]
+        return super().start(number, *passwords, *user, "--tls-auth-clients", "yes", *options)
+
+    def connect(self, number):
+        client = self.servers[number].connect()
+        expect(client.call("AUTH", self.PASSWORD), "OK")
+        return client
+
+    def call(self, number, *words):
+        with self.connect(number) as client:
+            return client.call(*words)
+
+    def create(self, replicas=0):
+        """As redis-cli does it."""
+        self.await_shards(3)
+        for number, (first, last) in enumerate([(0, 5460), (5461, 10922), (10923, 16383)]):
+            expect(self.call(number, "CLUSTER", "ADDSLOTSRANGE", first, last), "OK")
+        for number in range(3):
+            self.await_state(number)
+
 
 @check
 def redirects_over_tls_with_a_password():
@@ -227,3 +260,26 @@ def length(nodes):
         return nodes.call(0, "STRLEN", "bar")
     except (AssertionError, OSError):
         return None
+
+
+@check
+def redirects_between_nodes_that_want_certificates_and_passwords():
+    """redirects: handed on as masteruser, by TLS with a certificate; clients are told once that user is not let in any more"""
+    with late("--cluster-redirect-rate", "0", kind=SecretNodes) as nodes, nodes.connect(0) as client:
+        expect(client.call("SET", "bar", b"x" * 300_000), "OK")
+        expect(client.call("STRLEN", "bar"), 300_000)
+        with nodes.connect(0) as modern:
+            modern.send(encode("HELLO", 3, "SETNAME", "m") + encode("HGETALL", "{bar}none") + encode("PING"))
+            read = b""
+            while not read.endswith(b"%0\r\n+PONG\r\n"):
+                piece = modern.socket.recv(4096)
+                assert piece, read
+                read += piece
+        expect(nodes.come_by_tls(1, f" user={nodes.USER} ") >= 2, True, "connections by TLS, of both protocols")
+        told = figures(nodes)["cluster_redirects_told_at_once"]
+        expect(told, 0, "told at once")
+        expect(nodes.call(1, "ACL", "SETUSER", nodes.USER, "off"), "OK")
+        nodes.call(1, "CLIENT", "KILL", "USER", nodes.USER)
+        wait_until(lambda: length(nodes) == moved(nodes), "clients to be told")
+        expect(nodes.call(1, "ACL", "SETUSER", nodes.USER, "on"), "OK")
+        wait_until(lambda: length(nodes) == 300_000, "requests to be handed on again")
