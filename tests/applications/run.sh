@@ -80,14 +80,19 @@ run() { # APPLICATION
     esac
 }
 
-server_pid=
-stop() { [[ -z $server_pid ]] || { kill "$server_pid" 2>/dev/null && wait "$server_pid" 2>/dev/null; } || true; }
+server_pid= directory=
+stop() {
+    [[ -z $server_pid ]] || { kill "$server_pid" 2>/dev/null && wait "$server_pid" 2>/dev/null; } || true
+    [[ -z $directory ]] || rm -rf -- "$directory"
+}
 trap stop EXIT
 if [[ -z $port ]]; then
     binary=${HALCYON_BIN:-$repository/target/release/halcyon}
     [[ -x $binary ]] || binary=$repository/target/ci/halcyon
     port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-    "$binary" --port "$port" --bind 127.0.0.1 --io-threads 2 >"$cache/server.log" 2>&1 &
+    # What it saves goes with it.
+    directory=$(mktemp -d)
+    "$binary" --port "$port" --bind 127.0.0.1 --io-threads 2 --dir "$directory" >"$cache/server.log" 2>&1 &
     server_pid=$!
     for _ in $(seq 100); do redis-cli -p "$port" ping 2>/dev/null | grep -q PONG && break || sleep 0.1; done
 fi
