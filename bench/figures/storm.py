@@ -11,16 +11,15 @@ so their share among all commands stands beside it.
 """
 
 import contextlib
-import json
 import os
 import subprocess
-import tempfile
 import time
 
 from clusters import CLUSTER_NAME, cluster
 from generator import Ended
 from probe import PROBE_NICENESS
 from servers import die_with_parent
+from storm_generator import Generator
 
 NAME = "storm"
 PRIMARIES = 3
@@ -64,59 +63,25 @@ def measure(run):
 def storm(run, program):
     with cluster(program, nodes=PRIMARIES) as (servers, etcd):
         addresses = ",".join(f"127.0.0.1:{server.port}" for server in servers)
-        options = ["--nodes", addresses, "--connections", CONNECTIONS, "--rate", PER_S, "--keys", run.pick(100_000, 30_000), "--json"]
-        with generating(run.programs[0], options) as generator:
-            expect(generator, "ready")
+        options = ["--nodes", addresses, "--connections", CONNECTIONS, "--rate", PER_S, "--keys", run.pick(100_000, 30_000)]
+        with Generator(run.programs[0].path, options, give_precedence) as generator:
             time.sleep(run.pick(20, 8))
-            begin(generator, "moving")
+            generator.begin("moving")
             started_s = time.monotonic()
             for move in moves(servers, run.pick(3, 9)):
                 move_slots(program, etcd, servers, *move)
             took_s = time.monotonic() - started_s
-            begin(generator, "after")
+            generator.begin("after")
             time.sleep(AFTER_S)
-            generator.stdin.close()
-            report = expect(generator, "report")
+            report = generator.report()
     return figures(run, program, report, took_s)
 
 
-@contextlib.contextmanager
-def generating(halcyon, options):
-    """Runs the generator; what it tells people is told where it fails."""
-    with tempfile.TemporaryFile("w+", encoding="utf-8") as progress:
-        def prepare():
-            die_with_parent()
-            with contextlib.suppress(PermissionError):
-                os.setpriority(os.PRIO_PROCESS, 0, PROBE_NICENESS)
-
-        process = subprocess.Popen(
-            [halcyon.path, "lab", "storm", *map(str, options)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=progress,
-            text=True, preexec_fn=prepare,
-        )
-        process.progress = progress
-        try:
-            yield process
-        finally:
-            process.kill()
-            process.wait()
-
-
-def expect(generator, event):
-    """The generator's next line, which is of this event."""
-    line = generator.stdout.readline()
-    if not line:
-        generator.wait()
-        generator.progress.seek(0)
-        raise RuntimeError("the generator ended: " + "".join(generator.progress.readlines()[-1:]).strip())
-    told = json.loads(line)
-    if told["event"] != event:
-        raise RuntimeError(f"the generator told {told['event']}, not {event}")
-    return told
-
-
-def begin(generator, phase):
-    generator.stdin.write(phase + "\n")
-    generator.stdin.flush()
+def give_precedence():
+    """In the generator's process."""
+    die_with_parent()
+    with contextlib.suppress(PermissionError):
+        os.setpriority(os.PRIO_PROCESS, 0, PROBE_NICENESS)
 
 
 def moves(servers, share):

@@ -1,15 +1,14 @@
 """`halcyon lab storm`: clients of every kind while slots move."""
 
-import contextlib
-import json
 import re
 import subprocess
-import tempfile
 
 from cluster import Nodes
 from cluster_tools import tool
 from etcd import Etcd
+# It also lets modules of scripts/ be imported.
 from harness import binary, check, expect, wait_until
+from storm_generator import Generator
 
 CONNECTIONS = 60
 PER_S = 1_000
@@ -43,17 +42,17 @@ def storm_sees_slots_move():
     """lab storm: clients of five kinds find slots that move, without an error"""
     with Etcd(members=1) as etcd, Nodes(etcd, 3) as nodes:
         nodes.create()
-        with running(nodes.addresses()) as generator:
-            expect(json.loads(generator.stdout.readline()), {"event": "ready"})
-            begin(generator, "moving")
+        addresses = ",".join(nodes.addresses())
+        options = ["--nodes", addresses, "--connections", CONNECTIONS, "--rate", PER_S, "--keys", 2000, "--warm-up", 0]
+        with Generator(binary(), options) as generator:
+            generator.begin("moving")
             first, second, _ = nodes.addresses()
             code, text = tool(etcd, "move-slots", first, second, "0-399")
             expect(code, 0, text)
-            begin(generator, "after")
+            generator.begin("after")
             asked = asked_for_slots(nodes)
             wait_until(lambda: asked_for_slots(nodes) > asked, "a client to ask where slots are")
-            generator.stdin.close()
-            report = json.loads(generator.stdout.readline())
+            report = generator.report()
     expect([phase["name"] for phase in report["phases"]], ["quiet", "moving", "after"])
     expect((report["connections"], report["clients"]), (CONNECTIONS, CONNECTIONS // 3))
     for phase in report["phases"]:
@@ -62,26 +61,6 @@ def storm_sees_slots_move():
     assert asked_by and asked_by <= set(KINDS), asked_by
     moving = report["phases"][1]
     assert moving["requests"] > 0 and moving["servers_cpu_percent"] > 0, moving
-
-
-@contextlib.contextmanager
-def running(addresses):
-    with tempfile.TemporaryFile("w+") as progress:
-        generator = subprocess.Popen(
-            [binary(), "lab", "storm", "--nodes", ",".join(addresses), "--connections", str(CONNECTIONS), "--rate", str(PER_S),
-             "--keys", "2000", "--warm-up", "0", "--json"],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=progress, text=True,
-        )
-        try:
-            yield generator
-        finally:
-            generator.kill()
-            generator.wait()
-
-
-def begin(generator, phase):
-    generator.stdin.write(phase + "\n")
-    generator.stdin.flush()
 
 
 def asked_for_slots(nodes):
