@@ -64,10 +64,8 @@ pub fn crc16(bytes: &[u8]) -> u16 {
 /// is not empty; otherwise the whole key.
 #[inline]
 pub fn hash_tag(key: &[u8]) -> &[u8] {
-    if !has_brace(key) {
-        return key;
-    }
-    let Some(open) = key.iter().position(|&byte| byte == b'{') else { return key };
+    let open = if has_brace(key) { key.iter().position(|&byte| byte == b'{') } else { None };
+    let Some(open) = open else { return key };
     let inner = &key[open + 1..];
     match inner.iter().position(|&byte| byte == b'}') {
         None | Some(0) => key,
