@@ -539,7 +539,10 @@ fn admit<'s>(
     }
     if let Err(fault) = server.admit_by_role(session, info) {
         worker.held_up = routing::awaits_owner(server, session, info, args);
-        return Err(fault);
+        // The map may have changed since it was asked: no client of a cluster expects this fault.
+        let is_changing = server.cluster.enabled && !worker.held_up;
+        let is_elsewhere = is_changing && routing::admit(server, worker, session, info, args, position)?;
+        return if is_elsewhere { Ok(info) } else { Err(fault) };
     }
     server.admit_by_persistence(info, session.multi.as_deref())?;
     server.admit_by_replicas(info, session)?;
