@@ -21,6 +21,7 @@ import cluster_tools  # noqa: F401
 import durability  # noqa: F401
 import failover  # noqa: F401
 import groups  # noqa: F401
+import lab_nodes  # noqa: F401
 import listening  # noqa: F401
 import load  # noqa: F401
 import loading  # noqa: F401

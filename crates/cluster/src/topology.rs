@@ -163,25 +163,29 @@ impl Topology {
                 is_live: records.live.contains_key(id),
             })
             .collect();
-        let mut shards: Vec<Shard> = Vec::with_capacity(records.shards.len());
-        for (at, (id, (record, _))) in records.shards.iter().enumerate() {
-            let mut members: Vec<usize> = Vec::new();
-            for (place, node) in nodes.iter_mut().enumerate().filter(|(_, node)| node.record.shard == *id) {
-                node.shard = Some(at);
-                node.is_primary = node.id == record.primary.node;
-                members.push(place);
+        let place_of: BTreeMap<&ShardId, usize> =
+            records.shards.keys().enumerate().map(|(at, id)| (id, at)).collect();
+        let mut members: Vec<Vec<usize>> = vec![Vec::new(); place_of.len()];
+        for (place, node) in nodes.iter_mut().enumerate() {
+            node.shard = place_of.get(&node.record.shard).copied();
+            if let Some(at) = node.shard {
+                members[at].push(place);
+            }
+        }
+        let mut shards: Vec<Shard> = Vec::with_capacity(members.len());
+        for ((id, (record, _)), mut members) in records.shards.iter().zip(members) {
+            for place in &members {
+                nodes[*place].is_primary = nodes[*place].id == record.primary.node;
             }
             members.sort_by_key(|place| !nodes[*place].is_primary);
             shards.push(Shard { id: id.clone(), epoch: record.epoch, nodes: members });
         }
-        let place_of: BTreeMap<&ShardId, u16> =
-            shards.iter().enumerate().map(|(at, shard)| (&shard.id, at as u16)).collect();
         let mut owners: Vec<u16> = vec![NO_OWNER; usize::from(SLOT_COUNT)];
         records.slots.0.check()?;
         for (shard, ranges) in records.slots.0.shards() {
             let Some(place) = place_of.get(shard) else { continue };
             for range in ranges.ranges() {
-                owners[usize::from(*range.start())..=usize::from(*range.end())].fill(*place);
+                owners[usize::from(*range.start())..=usize::from(*range.end())].fill(*place as u16);
             }
         }
         debug_assert_eq!(owners.len(), usize::from(SLOT_COUNT));

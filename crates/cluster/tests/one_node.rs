@@ -113,6 +113,34 @@ fn the_first_node_founds_the_cluster_and_owns_what_it_is_given() {
 }
 
 #[test]
+fn what_was_taken_in_is_decided_with_the_next_event() {
+    let mut node = OneNode::new(Records::default(), None);
+    node.see(Event::Records(Records::default()));
+    node.run_ms(1_000);
+    let before = node.done.len();
+    let revision = node.etcd.revision;
+    let others: Vec<NodeId> =
+        ["1", "2"].iter().map(|digit| NodeId::new(&digit.repeat(40)).expect("40 digits")).collect();
+    for (other, at) in others.iter().zip(1..) {
+        let shard = ShardId::new(other.as_str()).expect("40 digits");
+        let record = Record::Node(facts::record(&shard, ""));
+        node.agent.take_in(node.now_us, revision + at, vec![(Key::Node(other.clone()), Some(record))]);
+    }
+    node.see(Event::Tick { log_end: 0, followers: Vec::new(), promised_us: None, log_epoch: 0 });
+    let installed: Vec<_> = node.done[before..]
+        .iter()
+        .filter_map(|action| match action {
+            Action::Install(topology) => Some((topology.revision, topology.nodes.len())),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(installed, [(revision + 2, 3)], "one topology for both");
+    let written: Vec<u64> =
+        others.iter().map(|other| node.agent.records().written_at(&Key::Node(other.clone()))).collect();
+    assert_eq!(written, [revision + 1, revision + 2], "each has its own revision");
+}
+
+#[test]
 fn another_cluster_and_an_older_one_are_refused() {
     for kept in [("d".repeat(40), 0), (facts::CLUSTER.to_owned(), 1_000)] {
         let mut first = OneNode::new(Records::default(), None);

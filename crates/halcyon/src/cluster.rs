@@ -11,7 +11,9 @@
 //! | [`part`] | what actions do to the server |
 //! | [`moving`] | slots that move from or to this node |
 //! | [`kept`] | what is remembered from one start to the next |
+//! | [`crowd`] | many nodes in one process, to measure what their number costs |
 
+pub mod crowd;
 pub mod etcd;
 mod facts;
 mod kept;
@@ -201,6 +203,10 @@ pub fn run(shared: Arc<Shared>, prepared: Prepared, new_id: String, chance: u64)
 impl Mind for Agent {
     fn handle(&mut self, now_us: u64, event: Event, actions: &mut Vec<Action>) {
         Agent::handle(self, now_us, event, actions);
+    }
+
+    fn take_in(&mut self, now_us: u64, revision: u64, changes: Vec<(Key, Option<Record>)>) {
+        Agent::take_in(self, now_us, revision, changes);
     }
 
     fn records(&self) -> &Records {

@@ -45,7 +45,7 @@ is not whole at the end of an append-only file. Its exit code is 0 if all can be
 cluster looks after a cluster on etcd: create, status, add-shard, remove-shard, move-slots, rebalance, failover,
 forget; 'halcyon cluster help' tells more.
 
-lab measures servers as clients see them; 'halcyon lab help' tells more.
+lab measures servers as clients see them, and how many nodes a cluster can have; 'halcyon lab help' tells more.
 
 Examples:
        halcyon
@@ -90,7 +90,7 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
-        Some(b"lab") => match tools::lab::run(&args[1..]) {
+        Some(b"lab") => match tools::lab::run(&args[1..], &[cluster::crowd::TOOL]) {
             Ok(text) => {
                 print!("{text}");
                 ExitCode::SUCCESS

@@ -147,6 +147,14 @@ impl Agent {
         self.decide(out);
     }
 
+    /// Takes in what a revision has changed, and decides nothing yet: more has come since, and what there is to decide is
+    /// decided with the next event that [`Agent::handle`] is given. As where all records are read anew, what lies between is not
+    /// seen: who is far behind builds one topology, not one for each change.
+    pub fn take_in(&mut self, now_us: u64, revision: u64, changes: Vec<(Key, Option<Record>)>) {
+        self.now_us = now_us;
+        self.take_changes(revision, changes);
+    }
+
     /// What is known of etcd's records.
     pub fn records(&self) -> &Records {
         &self.records

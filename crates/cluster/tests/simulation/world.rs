@@ -525,14 +525,28 @@ impl World {
             return self.ask_etcd(at, Request::Snapshot);
         }
         let count = if self.random.one_in(4) { 1 } else { behind };
-        for _ in 0..count {
+        // What has come together may be decided together.
+        let is_decided_at_once = self.random.one_in(2);
+        for left in (0..count).rev() {
             let index = self.nodes[at].watch_at;
             let Some((revision, changes)) = self.etcd.history.get(index).cloned() else { break };
             self.nodes[at].watch_at = index + 1;
-            self.handle(at, Event::Changed { revision, changes: changes.to_vec() });
+            if is_decided_at_once && left > 0 {
+                self.take_in(at, revision, changes.to_vec());
+            } else {
+                self.handle(at, Event::Changed { revision, changes: changes.to_vec() });
+            }
             self.keep(at);
         }
         self.tell_watchers();
+    }
+
+    fn take_in(&mut self, at: usize, revision: u64, changes: Vec<(Key, Option<Record>)>) {
+        let clock_us = self.nodes[at].clock_us(self.now_us);
+        self.log(|| format!("n{at} takes in {revision}: {changes:?}"));
+        if let Some(agent) = &mut self.nodes[at].agent {
+            agent.take_in(clock_us, revision, changes);
+        }
     }
 
     fn keep(&mut self, at: usize) {

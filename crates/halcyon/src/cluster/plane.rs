@@ -31,6 +31,8 @@ const UNASKED_PAUSE: Duration = Duration::from_millis(100);
 pub trait Mind {
     /// Takes in an event, and says what is to be done.
     fn handle(&mut self, now_us: u64, event: Event, actions: &mut Vec<Action>);
+    /// Takes in what a revision has changed. What is to be done is said with the next event.
+    fn take_in(&mut self, now_us: u64, revision: u64, changes: Vec<(Key, Option<Record>)>);
     /// The records as it knows them.
     fn records(&self) -> &Records;
     /// What this node is by its directives has changed.
@@ -108,6 +110,8 @@ pub struct Plane<M, P> {
     done: UnboundedSender<Done>,
     answers: Vec<(AskId, Answer)>,
     next_ask: u64,
+    /// Something was taken in, and not decided on yet.
+    is_undecided: bool,
 }
 
 /// Runs until [`Knock::Stop`], or until nobody can knock any more.
@@ -121,8 +125,7 @@ pub async fn run<M: Mind, P: Part>(
     let (done, mut dones) = unbounded_channel();
     let endpoint = first_endpoint % options.endpoints.len();
     let way = Way { session: 0, task: None, etcd: None, seen: None, endpoint, failures: 0, away_since: None };
-    let mut plane =
-        Plane { options, mind, part, way, lease: Lease::default(), done, answers: Vec::new(), next_ask: 0 };
+    let mut plane = Plane::new(options, mind, part, way, done);
     plane.connect();
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -131,7 +134,7 @@ pub async fn run<M: Mind, P: Part>(
             // Time first: however much there is to do, the lease is renewed.
             biased;
             _ = ticks.tick() => plane.tick(),
-            Some(done) = dones.recv() => plane.take(done),
+            Some(done) = dones.recv() => plane.take(done, !dones.is_empty()),
             knock = knocks.recv() => match knock {
                 Some(Knock::Stop(stopped)) => break Some(stopped),
                 None => break None,
@@ -145,6 +148,20 @@ pub async fn run<M: Mind, P: Part>(
 }
 
 impl<M: Mind, P: Part> Plane<M, P> {
+    fn new(options: Options, mind: M, part: P, way: Way, done: UnboundedSender<Done>) -> Plane<M, P> {
+        Plane {
+            options,
+            mind,
+            part,
+            way,
+            lease: Lease::default(),
+            done,
+            answers: Vec::new(),
+            next_ask: 0,
+            is_undecided: false,
+        }
+    }
+
     fn tick(&mut self) {
         let event = self.part.tick();
         self.tell(event);
@@ -154,6 +171,7 @@ impl<M: Mind, P: Part> Plane<M, P> {
     /// Has the agent decide, and does what it says. Events that come of that are told as well.
     fn tell(&mut self, event: Event) {
         let mut actions = Vec::new();
+        self.is_undecided = false;
         self.mind.handle(self.part.now_us(), event, &mut actions);
         for action in actions {
             self.act(action);
@@ -191,9 +209,10 @@ impl<M: Mind, P: Part> Plane<M, P> {
         }
     }
 
-    fn take(&mut self, done: Done) {
+    /// `has_more`: more is waiting to be taken.
+    fn take(&mut self, done: Done, has_more: bool) {
         match done {
-            Done::Session(session, told) if session == self.way.session => self.take_told(told),
+            Done::Session(session, told) if session == self.way.session => self.take_told(told, has_more),
             Done::Lease { session, asked_us, outcome } if session == self.way.session => {
                 self.take_lease(asked_us, outcome);
             }
@@ -201,9 +220,14 @@ impl<M: Mind, P: Part> Plane<M, P> {
             Done::Reconnect(session) if session == self.way.session => self.connect(),
             Done::Session(..) | Done::Lease { .. } | Done::Reconnect(_) => {}
         }
+        // What came last may have told the agent nothing.
+        if self.is_undecided && !has_more {
+            let event = self.part.tick();
+            self.tell(event);
+        }
     }
 
-    fn take_told(&mut self, told: Told) {
+    fn take_told(&mut self, told: Told, has_more: bool) {
         match told {
             Told::Connected(etcd) => {
                 if self.way.away_since.take().is_some() {
@@ -223,7 +247,14 @@ impl<M: Mind, P: Part> Plane<M, P> {
                     Event::Changed { revision, .. } => self.way.seen = Some(*revision),
                     _ => {}
                 }
-                self.tell(*event);
+                match *event {
+                    // While etcd tells more than a topology could be built for, one is built for all of it.
+                    Event::Changed { revision, changes } if has_more => {
+                        self.mind.take_in(self.part.now_us(), revision, changes);
+                        self.is_undecided = true;
+                    }
+                    event => self.tell(event),
+                }
                 self.report(&errors);
             }
             Told::Lost(failure) => self.lose(&failure),
@@ -425,3 +456,6 @@ impl<M: Mind, P: Part> Plane<M, P> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

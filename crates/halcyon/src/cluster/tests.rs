@@ -97,6 +97,10 @@ impl Mind for Recorder {
         actions.append(&mut notes.orders);
     }
 
+    fn take_in(&mut self, _: u64, revision: u64, changes: Vec<(Key, Option<Record>)>) {
+        self.notes.lock().events.push(Event::Changed { revision, changes });
+    }
+
     fn records(&self) -> &Records {
         &self.records
     }
@@ -104,7 +108,7 @@ impl Mind for Recorder {
     fn configure(&mut self, _: NodeRecord, _: Promise) {}
 }
 
-struct Bystander(Instant);
+pub(super) struct Bystander(pub(super) Instant);
 
 impl Part for Bystander {
     fn now_us(&self) -> u64 {
@@ -212,7 +216,7 @@ impl Node {
     }
 }
 
-fn options(endpoints: &[&str]) -> Options {
+pub(super) fn options(endpoints: &[&str]) -> Options {
     let config = Config::defaults();
     config.override_value("cluster-enabled", b"yes").expect("a directive");
     config.override_value("cluster-etcd", endpoints.join(",").as_bytes()).expect("a directive");
