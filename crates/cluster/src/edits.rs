@@ -4,6 +4,8 @@ mod moving;
 
 pub use moving::{MOVE_IS_DONE, MOVE_LEFT, Wish};
 
+use std::sync::Arc;
+
 use crate::ids::{Member, NodeId, ShardId};
 use crate::records::{Key, NodeRecord, Record, ShardRecord};
 use crate::slots::SlotRanges;
@@ -107,7 +109,7 @@ fn known_shard<'a>(records: &'a Records, shard: &ShardId) -> Result<&'a ShardRec
 }
 
 fn known_node<'a>(records: &'a Records, node: &NodeId) -> Result<&'a NodeRecord, String> {
-    records.nodes.get(node).ok_or_else(|| unknown(node))
+    records.nodes.get(node).map(Arc::as_ref).ok_or_else(|| unknown(node))
 }
 
 /// The records are wrong: no edit is made from them.
@@ -211,7 +213,7 @@ fn take_out(records: &Records, node: &NodeId, change: &mut Change, refusal: &str
 
 fn move_node(records: &Records, node: &NodeId, shard: &ShardId, mut change: Change) -> Change {
     if let Some(record) = records.nodes.get(node) {
-        let record = NodeRecord { shard: shard.clone(), ..record.clone() };
+        let record = NodeRecord { shard: shard.clone(), ..NodeRecord::clone(record) };
         change.write(records, Key::Node(node.clone()), Some(Record::Node(record)));
     }
     change

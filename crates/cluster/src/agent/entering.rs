@@ -1,5 +1,7 @@
 //! How a node becomes known: the cluster's record, its own, that it is there, its shard's.
 
+use std::sync::Arc;
+
 use super::Place;
 use super::commits::{Due, Purpose};
 use super::machine::{Agent, Membership};
@@ -35,7 +37,7 @@ impl Agent {
         let record = match self.records.nodes.get(&self.me.node) {
             Some(known) => {
                 let record = NodeRecord { shard: known.shard.clone(), ..self.facts.clone() };
-                if record == *known {
+                if record == **known {
                     return None;
                 }
                 record
@@ -89,10 +91,10 @@ impl Agent {
 /// this zone, then the first.
 fn shard_that_lacks(records: &Records, zone: &str, replicas_wanted: usize) -> Option<ShardId> {
     let lacking = records.slots.0.shards().filter_map(|(shard, _)| {
-        let copies: Vec<&NodeRecord> =
+        let copies: Vec<&Arc<NodeRecord>> =
             records.nodes_of(shard).filter_map(|node| records.nodes.get(node)).collect();
         let (lead, _) = records.shards.get(shard)?;
-        let stands_in = |record: &&NodeRecord| !zone.is_empty() && record.zone == zone;
+        let stands_in = |record: &&Arc<NodeRecord>| !zone.is_empty() && record.zone == zone;
         let has_primary_here = records.nodes.get(&lead.primary.node).is_some_and(|record| stands_in(&record));
         let here = copies.iter().filter(|record| stands_in(record)).count();
         (copies.len() <= replicas_wanted).then_some((copies.len(), has_primary_here, here, shard))

@@ -400,7 +400,7 @@ impl Agent {
         if self.topology.as_ref().is_some_and(|known| known.revision == self.records.revision) {
             return None;
         }
-        match Topology::of(&self.records) {
+        match Topology::after(&self.records, self.topology.as_deref()) {
             Ok(topology) => {
                 let is_same =
                     self.topology.as_ref().is_some_and(|known| known.is_same_but_for_revision(&topology));

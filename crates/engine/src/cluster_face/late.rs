@@ -60,13 +60,15 @@ impl Left {
         if before.topology().is_none() {
             return;
         }
+        let (owned_before, owned_after) = (before.owned(), after.owned());
+        let (led_before, leads_after) = (before.is_primary(), after.is_primary());
         for (slot, served) in (0..SLOT_COUNT).zip(&mut self.slots) {
-            let now = match () {
-                () if after.leads(slot) => Served::Nothing,
-                () if before.leads(slot) => Served::All,
-                () if after.owns(slot) && *served == Served::Reads => Served::Nothing,
-                () if before.owns(slot) && !after.owns(slot) && *served == Served::Nothing => Served::Reads,
-                () => *served,
+            let now = match (owned_before(slot), owned_after(slot)) {
+                (_, true) if leads_after => Served::Nothing,
+                (true, _) if led_before => Served::All,
+                (_, true) if *served == Served::Reads => Served::Nothing,
+                (true, false) if *served == Served::Nothing => Served::Reads,
+                _ => *served,
             };
             if now != Served::Nothing && now != *served {
                 self.revision = revision;

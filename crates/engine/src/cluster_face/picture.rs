@@ -15,6 +15,19 @@ pub enum Endpoint {
     Unknown,
 }
 
+impl Endpoint {
+    /// Of a node's address and its name, what clients are to connect to: Redis has `?` for a name that is not set, nothing
+    /// for unknown.
+    pub(super) fn of<'a>(self, ip: &'a str, hostname: &'a str) -> Option<&'a str> {
+        match self {
+            Endpoint::Ip => Some(ip),
+            Endpoint::Hostname if hostname.is_empty() => Some("?"),
+            Endpoint::Hostname => Some(hostname),
+            Endpoint::Unknown => None,
+        }
+    }
+}
+
 /// A node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Node {
@@ -46,14 +59,9 @@ impl Node {
         if over_tls { self.tls_port } else { self.port }
     }
 
-    /// What clients are to connect to: Redis has `?` for a name that is not set, nothing for unknown.
+    /// What clients are to connect to.
     pub fn endpoint(&self, preferred: Endpoint) -> Option<&str> {
-        match preferred {
-            Endpoint::Ip => Some(&self.ip),
-            Endpoint::Hostname if self.hostname.is_empty() => Some("?"),
-            Endpoint::Hostname => Some(&self.hostname),
-            Endpoint::Unknown => None,
-        }
+        preferred.of(&self.ip, &self.hostname)
     }
 
     /// What old clients are to connect to: always a host.
@@ -62,11 +70,6 @@ impl Node {
             Endpoint::Hostname if !self.hostname.is_empty() => &self.hostname,
             _ => &self.ip,
         }
-    }
-
-    /// The end of a redirection to this node.
-    pub fn door(&self, preferred: Endpoint, over_tls: bool) -> String {
-        format!("{}:{}", self.endpoint(preferred).unwrap_or(""), self.client_port(over_tls))
     }
 }
 

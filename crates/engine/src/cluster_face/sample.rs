@@ -31,7 +31,7 @@ pub fn topology_of(nodes: &str) -> Arc<Topology> {
             shard: shard.clone(),
             version: String::new(),
         };
-        records.nodes.insert(id(node), record);
+        records.nodes.insert(id(node), Arc::new(record));
         if !flags.split(',').any(|flag| flag == "fail") {
             records.live.insert(id(node), Life(1));
         }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use base::slot::{SLOT_COUNT, slot_of};
 use cluster::ids::NodeId;
-use cluster::topology::{NO_OWNER, Topology};
+use cluster::topology::{NO_OWNER, Node, Topology};
 
 use super::late::Left;
-use super::picture::{Endpoint, Picture};
+use super::picture::Endpoint;
 use crate::config::Config;
 use crate::slot_moves::SlotSet;
 
@@ -130,7 +130,8 @@ pub(super) struct Standing {
     pub(super) withheld: Option<SlotSet>,
     pub(super) manner: Manner,
     /// The ends of redirections by node, without TLS and with it.
-    pub(super) doors: Vec<[String; 2]>,
+    pub(super) doors: Vec<Arc<[String; 2]>>,
+    coverage: Coverage,
     /// Slots that have left since this node has known others.
     pub(super) left: Left,
 }
@@ -148,6 +149,7 @@ impl Standing {
             withheld: None,
             manner: Manner::of(config),
             doors: Vec::new(),
+            coverage: Coverage { assigned: SLOT_COUNT.into(), ..Coverage::default() },
             left: Left::default(),
         }
     }
@@ -155,7 +157,8 @@ impl Standing {
     /// Takes in a topology.
     pub(super) fn install(&mut self, topology: Arc<Topology>, myself: &str) {
         self.myself = NodeId::new(myself).and_then(|id| topology.place_of(&id));
-        self.topology = Some(topology);
+        let before = self.topology.replace(topology.clone());
+        self.coverage = self.cover(&topology);
         self.refusal = None;
         self.is_known = true;
         let (migrating, importing) =
@@ -167,23 +170,35 @@ impl Standing {
             migrating: migrating.into_iter().filter(|(slot, id)| is_left(slot, id)).collect(),
             importing: importing.into_iter().filter(|(slot, id)| is_awaited(slot, id)).collect(),
         };
-        self.make_doors();
+        self.make_doors(before.as_deref());
     }
 
     pub(super) fn follow(&mut self, config: &Config) {
         self.manner = Manner::of(config);
-        self.make_doors();
+        self.make_doors(None);
     }
 
-    fn make_doors(&mut self) {
+    /// `before`: the topology of the doors that there are, of which those stay as they are whose nodes have.
+    fn make_doors(&mut self, before: Option<&Topology>) {
         let Some(topology) = &self.topology else { return };
         let endpoint = self.manner.endpoint;
-        let picture = Picture::of(topology, "", endpoint, false);
-        self.doors = picture
-            .nodes
-            .iter()
-            .map(|node| [false, true].map(|over_tls| node.door(endpoint, over_tls)))
-            .collect();
+        let old = std::mem::take(&mut self.doors);
+        // Both are in the order of their names.
+        let mut known = before.map_or(&[][..], |before| &before.nodes).iter().zip(&old).peekable();
+        let door = |node: &Node| {
+            while known.next_if(|(known, _)| known.id < node.id).is_some() {}
+            match known.peek() {
+                Some((known, door)) if known.id == node.id && Arc::ptr_eq(&known.record, &node.record) => {
+                    Arc::clone(door)
+                }
+                _ => {
+                    let record = &node.record;
+                    let host = endpoint.of(&record.ip, &record.hostname).unwrap_or("");
+                    Arc::new([record.port, record.tls_port].map(|port| format!("{host}:{port}")))
+                }
+            }
+        };
+        self.doors = topology.nodes.iter().map(door).collect();
     }
 
     /// The topology, if this node is not alone.
@@ -220,6 +235,16 @@ impl Standing {
         }
     }
 
+    /// The same for each slot, for those who ask for all.
+    pub(super) fn owned(&self) -> impl Fn(u16) -> bool + '_ {
+        let owners = self.topology.as_ref().map(|topology| (&topology.owners, self.shard()));
+        move |slot| {
+            owners.is_none_or(|(owners, own)| {
+                own.is_some_and(|own| usize::from(owners[usize::from(slot)]) == own)
+            })
+        }
+    }
+
     fn withholds(&self, slot: u16) -> bool {
         self.withheld.as_ref().is_some_and(|slots| slots.has(slot))
     }
@@ -252,22 +277,25 @@ impl Standing {
 
     /// How the slots are covered.
     pub(super) fn coverage(&self) -> Coverage {
-        let Some(topology) = &self.topology else {
-            return Coverage { assigned: SLOT_COUNT.into(), ..Coverage::default() };
-        };
+        self.coverage
+    }
+
+    fn cover(&self, topology: &Topology) -> Coverage {
         let is_there = |place: usize| topology.nodes[place].is_live || Some(place) == self.myself;
-        let peopled: Vec<[bool; 2]> = (0..topology.shards.len())
-            .map(|shard| {
-                let leads = self.leader_of(shard).is_some_and(is_there);
-                [leads, topology.shards[shard].nodes.iter().copied().any(is_there)]
-            })
-            .collect();
         let mut coverage = Coverage::default();
+        let mut slots_of = vec![0_usize; topology.shards.len()];
         for owner in &topology.owners {
-            let [is_led, has_any] = peopled.get(usize::from(*owner)).copied().unwrap_or_default();
-            coverage.assigned += usize::from(*owner != NO_OWNER);
-            coverage.unled += usize::from(*owner != NO_OWNER && !is_led);
-            coverage.uncovered += usize::from(!has_any);
+            match slots_of.get_mut(usize::from(*owner)) {
+                Some(slots) => *slots += 1,
+                None => coverage.uncovered += 1,
+            }
+        }
+        for (shard, slots) in slots_of.into_iter().enumerate() {
+            let is_led = self.leader_of(shard).is_some_and(is_there);
+            let has_any = topology.shards[shard].nodes.iter().copied().any(is_there);
+            coverage.assigned += slots;
+            coverage.unled += if is_led { 0 } else { slots };
+            coverage.uncovered += if has_any { 0 } else { slots };
         }
         coverage
     }
@@ -275,15 +303,17 @@ impl Standing {
     /// For each slot, whether requests on its keys are run here whoever sends them.
     pub(super) fn serves_all(&self) -> impl Fn(u16) -> bool + '_ {
         let is_up = self.refusal.is_none() && self.is_up() && self.is_primary();
+        let owned = self.owned();
         move |slot| {
-            is_up && self.owns(slot) && !self.opened.migrating.contains_key(&slot) && !self.withholds(slot)
+            is_up && owned(slot) && !self.opened.migrating.contains_key(&slot) && !self.withholds(slot)
         }
     }
 
     /// For each slot, whether connections that have sent READONLY may read its keys here.
     pub(super) fn serves_reads(&self) -> impl Fn(u16) -> bool + '_ {
         let is_up = self.refusal.is_none() && self.is_up() && !self.is_primary() && self.has_data;
-        move |slot| is_up && self.owns(slot)
+        let owned = self.owned();
+        move |slot| is_up && owned(slot)
     }
 
     /// Whether a request on `names` is run here, in the order in which Redis asks. `is_there` looks a key up; None: it cannot

@@ -1,5 +1,10 @@
 //! Tests of the one-node cluster's face: what it says of itself, and its file.
 
+use cluster::ids::{Life, Member, ShardId};
+use cluster::records::{Key, LiveRecord, NodeRecord, Promise, Record, ShardRecord};
+use cluster::slots::SlotMap;
+use cluster::topology::Records;
+
 use super::*;
 use crate::testing::Harness;
 
@@ -111,4 +116,68 @@ fn resp3_has_maps_and_verbatim_text() {
     assert!(harness.run("CLUSTER SHARDS").starts_with("[%{slots=[:0 :16383] nodes=[%{id="));
     assert!(harness.run("CLUSTER NODES").starts_with(&format!("={id} ")));
     assert!(harness.run("CLUSTER INFO").starts_with("=cluster_state:ok\r\ncluster_slots_assigned:16384\r\n"));
+}
+
+#[test]
+fn redirections_lead_to_where_nodes_are_now() {
+    let id = |digit: &str| NodeId::new(&digit.repeat(40)).expect("40 digits");
+    let shard = |digit: &str| ShardId::new(&digit.repeat(40)).expect("40 digits");
+    let mut records = Records::default();
+    let mut put = |records: &mut Records, digit: &str, port: u16| {
+        let primary = Member { node: id(digit), life: Life(1) };
+        let facts = NodeRecord {
+            ip: "127.0.0.1".to_owned(),
+            port,
+            tls_port: 0,
+            bus_port: 1,
+            hostname: String::new(),
+            zone: String::new(),
+            shard: shard(digit),
+            version: String::new(),
+        };
+        let lead = ShardRecord {
+            epoch: 1,
+            primary: primary.clone(),
+            in_sync: vec![primary],
+            promise: Promise::Nothing,
+            began_at: 0,
+        };
+        let revision = records.revision + 1;
+        records.put(Key::Node(id(digit)), Record::Node(facts), revision);
+        records.put(Key::Live(id(digit)), Record::Live(LiveRecord { life: Life(1) }), revision);
+        records.put(Key::Shard(shard(digit)), Record::Shard(lead), revision);
+    };
+    for (digit, port) in [("0", 6379), ("5", 7005), ("9", 7009)] {
+        put(&mut records, digit, port);
+    }
+    let mut map = SlotMap::default();
+    for (digit, slots) in [("0", 0..5_000), ("5", 5_000..12_000), ("9", 12_000..16_384)] {
+        map.assign(slots, Some(&shard(digit))).expect("one owner");
+    }
+    records.put(Key::Slots, Record::Slots(map), 10);
+    let mut harness = cluster(&[]);
+    let mut before: Option<Topology> = None;
+    // The second is somewhere else; then nodes come before and behind it; then one goes.
+    for (changes, second, third) in [
+        (vec![], 7005, 7009),
+        (vec![("5", 8005)], 8005, 7009),
+        (vec![("3", 7003), ("7", 7007), ("a", 7010)], 8005, 7009),
+        (vec![("9", 8009)], 8005, 8009),
+    ] {
+        for (digit, port) in changes {
+            put(&mut records, digit, port);
+        }
+        let topology = Topology::after(&records, before.as_ref()).expect("one owner each");
+        harness.server.cluster.install(Arc::new(topology.clone()));
+        harness.check("GET {bar}", &format!("-MOVED 5061 127.0.0.1:{second}"));
+        harness.check("GET foo", &format!("-MOVED 12182 127.0.0.1:{third}"));
+        before = Some(topology);
+    }
+    harness
+        .server
+        .config
+        .override_value("cluster-preferred-endpoint-type", b"unknown-endpoint")
+        .expect("a value");
+    harness.server.cluster.follow(&harness.server.config);
+    harness.check("GET foo", "-MOVED 12182 :8009");
 }

@@ -224,8 +224,7 @@ impl Starting {
     async fn live(self, person: Person) {
         let Starting { agents, options, config, sightings, .. } = self;
         if person.number >= agents {
-            let endpoint = options.endpoints[person.number % options.endpoints.len()].clone();
-            return node::listen(options, endpoint, person, sightings).await;
+            return node::listen(options, person, sightings).await;
         }
         let (knock, knocks) = tokio::sync::mpsc::unbounded_channel();
         let (witness, faced) = node::minded(&person, &config, &sightings);

@@ -1,5 +1,6 @@
 //! The thread's loop: what etcd, time and clients tell goes to the agent; what the agent decides goes to etcd and the server.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cluster::agent::{Action, Ask, AskId, Event, Outcome, TxnId};
@@ -190,7 +191,7 @@ impl<M: Mind, P: Part> Plane<M, P> {
                 self.part.lead(epoch, &awaited, refuses_writes)
             }
             Action::Follow { primary, epoch } => {
-                let record = self.mind.records().nodes.get(&primary.node);
+                let record = self.mind.records().nodes.get(&primary.node).map(Arc::as_ref);
                 self.part.follow(record, &primary, epoch);
             }
             Action::Stand => self.part.stand(),

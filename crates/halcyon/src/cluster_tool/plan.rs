@@ -182,6 +182,8 @@ mod tests {
     use cluster::ids::{Life, Member};
     use cluster::records::{Key, NodeRecord, Promise, Record, ShardRecord};
 
+    use std::sync::Arc;
+
     use super::*;
 
     fn shard(number: u64) -> ShardId {
@@ -236,7 +238,7 @@ mod tests {
         let mut records = nodes(&["", "", "", ""]);
         let first = layout(&records, 1).expect("enough nodes");
         let (joins, to) = first.joins[0].clone();
-        records.nodes.get_mut(&joins).expect("it is there").shard = to;
+        Arc::make_mut(records.nodes.get_mut(&joins).expect("it is there")).shard = to;
         records.shards.remove(&shard(u64::from_str_radix(joins.as_str(), 16).expect("digits")));
         let (owner, slots) = first.gifts[0].clone();
         records.slots.0.assign(slots.slots(), Some(&owner)).expect("nobody owns them");

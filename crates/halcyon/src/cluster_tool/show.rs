@@ -26,7 +26,7 @@ pub fn address(record: &NodeRecord) -> String {
 
 /// A node, by its id and address.
 pub fn node(records: &Records, id: &NodeId) -> String {
-    let place = records.nodes.get(id).map(address).unwrap_or_default();
+    let place = records.nodes.get(id).map(|record| address(record)).unwrap_or_default();
     format!("{} {place}", short(id.as_str()))
 }
 

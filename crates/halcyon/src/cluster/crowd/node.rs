@@ -1,6 +1,7 @@
 //! One node of many: the loop and the agent of a server's node, and the face by which a server routes; no server behind
 //! them. Or a listener, which has the same way to etcd and does nothing with what it hears.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -18,6 +19,10 @@ use crate::cluster::etcd::{Etcd, Failure};
 use crate::cluster::options::Options;
 use crate::cluster::part::Part;
 use crate::cluster::plane::Mind;
+
+/// How often a listener tries to join, and how long it waits in between.
+const ATTEMPTS_MAX: usize = 20;
+const ATTEMPT_PAUSE: Duration = Duration::from_millis(200);
 
 /// Primaries of each zone.
 const NODES_OF_ZONE: usize = 100;
@@ -217,10 +222,18 @@ impl Part for Faced {
     }
 }
 
-/// Has a node join that only notes when etcd tells it something, and goes on until that fails.
-pub async fn listen(options: Options, endpoint: String, person: Person, sightings: Arc<Sightings>) {
-    if let Err(failure) = try_listen(&options, &endpoint, &person, &sightings).await {
-        sightings.fail(format!("node {}: etcd: {endpoint}: {}", person.member.node, failure.text));
+/// Has a node join that only notes when etcd tells it something. Where that fails it joins again, as others do.
+pub async fn listen(options: Options, person: Person, sightings: Arc<Sightings>) {
+    for attempt in 0..ATTEMPTS_MAX {
+        let endpoint = &options.endpoints[(person.number + attempt) % options.endpoints.len()];
+        let Err(failure) = try_listen(&options, endpoint, &person, &sightings).await;
+        if sightings.has_joined(person.number) {
+            sightings.lease_lost();
+        }
+        if attempt + 1 == ATTEMPTS_MAX {
+            sightings.fail(format!("node {}: etcd: {endpoint}: {}", person.member.node, failure.text));
+        }
+        tokio::time::sleep(ATTEMPT_PAUSE).await;
     }
 }
 
@@ -229,7 +242,7 @@ async fn try_listen(
     endpoint: &str,
     person: &Person,
     sightings: &Sightings,
-) -> Result<(), Failure> {
+) -> Result<Infallible, Failure> {
     let (etcd, revision) = Etcd::connect(options, endpoint).await?;
     let lease = etcd.grant().await?;
     let mut keeper = etcd.keep(lease).await?;
