@@ -123,7 +123,7 @@ fn redirections_lead_to_where_nodes_are_now() {
     let id = |digit: &str| NodeId::new(&digit.repeat(40)).expect("40 digits");
     let shard = |digit: &str| ShardId::new(&digit.repeat(40)).expect("40 digits");
     let mut records = Records::default();
-    let mut put = |records: &mut Records, digit: &str, port: u16| {
+    let put = |records: &mut Records, digit: &str, port: u16| {
         let primary = Member { node: id(digit), life: Life(1) };
         let facts = NodeRecord {
             ip: "127.0.0.1".to_owned(),

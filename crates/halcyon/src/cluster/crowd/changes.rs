@@ -1,8 +1,9 @@
 //! Changes of the records, one after the other, and how long each takes until all nodes know.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use base::slot::SLOT_COUNT;
 use cluster::agent::Outcome;
 use cluster::ids::ShardId;
 use cluster::records::{Key, Record};
@@ -11,8 +12,7 @@ use cluster::slots::SlotMap;
 use super::LOOK_INTERVAL;
 use super::node::Person;
 use super::sightings::{InPlace, Sightings};
-use crate::cluster::etcd::Etcd;
-use base::slot::SLOT_COUNT;
+use crate::cluster::etcd::{Etcd, Failure};
 
 /// Between a change that all know of and the next one.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -56,7 +56,9 @@ pub struct Waits {
     pub in_place_us: Vec<u64>,
     /// Until the last node had it.
     pub all_us: Vec<u64>,
-    /// Deciding and routing by it, of the same nodes and changes. Other nodes ran meanwhile where they share the CPU.
+    /// Making a record of what etcd sends: once for each change.
+    pub read_us: Vec<u64>,
+    /// Deciding and routing by it, of the same nodes and changes. Others ran meanwhile where they share the CPU.
     pub work_us: Vec<u64>,
 }
 
@@ -108,6 +110,7 @@ impl Writer {
                     self.slots_record()
                 }
             };
+            waits.read_us.push(reading_us(&write));
             self.change(vec![write], &mut waits).await?;
         }
         Ok(waits)
@@ -165,7 +168,7 @@ impl Writer {
 
     /// Removes every record of the cluster.
     pub async fn remove_all(&self) -> Result<(), String> {
-        let words = |failure: crate::cluster::etcd::Failure| format!("etcd: {}", failure.text);
+        let words = |failure: Failure| format!("etcd: {}", failure.text);
         let snapshot = self.etcd.records().await.map_err(words)?;
         let writes: Vec<(Key, Option<Record>)> =
             snapshot.records.written.into_keys().map(|key| (key, None)).collect();
@@ -174,4 +177,15 @@ impl Writer {
         }
         Ok(())
     }
+}
+
+/// How long it takes to read what is written.
+fn reading_us(write: &(Key, Option<Record>)) -> u64 {
+    let (key, Some(record)) = write else { return 0 };
+    let encoded = record.encode();
+    let begun = Instant::now();
+    let read = Record::parse(key, &encoded);
+    let took_us = begun.elapsed().as_micros() as u64;
+    assert_eq!(read.as_ref(), Ok(record), "records: they are read as they are written");
+    took_us
 }

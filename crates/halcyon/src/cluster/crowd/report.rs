@@ -45,13 +45,14 @@ impl Summary {
 
 impl Waits {
     /// By what each is called in JSON, and for people.
-    fn summaries(&self) -> [(&'static str, &'static str, Summary); 5] {
+    fn summaries(&self) -> [(&'static str, &'static str, Summary); 6] {
         [
             ("committed", "etcd says that it is done", Summary::of(&self.committed_us)),
             ("arrived", "it comes to a node", Summary::of(&self.arrived_us)),
             ("in_place", "a node routes by it", Summary::of(&self.in_place_us)),
             ("all", "all nodes have it", Summary::of(&self.all_us)),
-            ("work", "(a node's own work for it)", Summary::of(&self.work_us)),
+            ("read", "(reading it)", Summary::of(&self.read_us)),
+            ("work", "(deciding and routing by it)", Summary::of(&self.work_us)),
         ]
     }
 }

@@ -1,5 +1,7 @@
 //! The command line of `halcyon lab nodes`.
 
+use std::thread;
+
 use engine::config::Config;
 
 pub const USAGE: &str = "\
@@ -14,8 +16,8 @@ change.
        --nodes N        in all; 1000 by default
        --agents N       of them that decide and route; the others only note when etcd tells them, so that this machine
                         need not do the work of as many as there are; all by default
-       --threads N      that carry them; 1 by default
-       --starting N     that join at once; 16 by default
+       --threads N      that carry them; as many as there are CPUs by default
+       --starting N     that join at once; 64 by default
        --idle SECONDS   without a change; 10 by default
        --changes N      of each kind; 20 by default
        --json           events in JSON, a line each: joined, idle, changing; and the report as the last line
@@ -42,7 +44,7 @@ pub struct Wanted {
 impl Wanted {
     /// None where help is asked for; an error is a line for the user.
     pub fn parse(words: &[String]) -> Result<Option<Wanted>, String> {
-        let (mut nodes, mut agents, mut threads, mut starting) = (1_000, None, 1, 16);
+        let (mut nodes, mut agents, mut threads, mut starting) = (1_000, None, None, 64);
         let (mut idle_s, mut changes, mut is_json) = (10, 20, false);
         let mut directives = ["--cluster-enabled", "yes"].map(str::to_owned).to_vec();
         let mut words = words.iter();
@@ -53,7 +55,7 @@ impl Wanted {
                 "--json" => is_json = true,
                 "--nodes" => nodes = number(word, value()?, 1, NODES_MAX)?,
                 "--agents" => agents = Some(number(word, value()?, 1, NODES_MAX)?),
-                "--threads" => threads = number(word, value()?, 1, 256)?,
+                "--threads" => threads = Some(number(word, value()?, 1, 256)?),
                 "--starting" => starting = number(word, value()?, 1, NODES_MAX)?,
                 "--idle" => idle_s = number(word, value()?, 0, 3_600)? as u64,
                 "--changes" => changes = number(word, value()?, 1, 100_000)?,
@@ -68,6 +70,7 @@ impl Wanted {
         if agents > nodes {
             return Err(format!("--agents: {agents} of {nodes} nodes cannot decide"));
         }
+        let threads = threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, |cpus| cpus.get()));
         let directives: Vec<Vec<u8>> = directives.into_iter().map(String::into_bytes).collect();
         let (config, _) = Config::load(&directives).map_err(|error| error.to_string())?;
         Ok(Some(Wanted { nodes, agents, threads, starting, idle_s, changes, is_json, config }))
@@ -90,10 +93,12 @@ mod tests {
     #[test]
     fn what_is_said_and_what_is_not() {
         let wanted = parse("--nodes 30 --cluster-etcd http://a:1 --json").expect("right").expect("no help");
-        assert_eq!((wanted.nodes, wanted.agents, wanted.threads, wanted.is_json), (30, 30, 1, true));
+        assert_eq!((wanted.nodes, wanted.agents, wanted.starting, wanted.is_json), (30, 30, 64, true));
+        assert!(wanted.threads > 0);
         assert_eq!(wanted.config.string("cluster-etcd"), "http://a:1");
-        let wanted = parse("--agents 5 --changes 3 --idle 0").expect("right").expect("no help");
-        assert_eq!((wanted.nodes, wanted.agents, wanted.changes, wanted.idle_s), (1_000, 5, 3, 0));
+        let wanted = parse("--agents 5 --changes 3 --idle 0 --threads 2").expect("right").expect("no help");
+        assert_eq!((wanted.nodes, wanted.agents, wanted.threads), (1_000, 5, 2));
+        assert_eq!((wanted.changes, wanted.idle_s), (3, 0));
         assert!(parse("--help").is_ok_and(|wanted| wanted.is_none()));
     }
 
