@@ -30,7 +30,7 @@ use self::node::Person;
 use self::report::Report;
 use self::sightings::Sightings;
 use self::wanted::{USAGE, Wanted};
-use super::etcd::Etcd;
+use super::etcd::{Etcd, Failure};
 use super::options::Options;
 use super::plane;
 use crate::machine;
@@ -44,6 +44,10 @@ pub const TOOL: Tool = Tool {
 
 /// Files that are no node's connection.
 const OTHER_FILES: u64 = 64;
+
+/// How often something is asked of etcd before it counts as failed, and how long is waited in between.
+const ATTEMPTS_MAX: usize = 20;
+const ATTEMPT_PAUSE: Duration = Duration::from_millis(200);
 
 /// Between looks at what the nodes have seen.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
@@ -71,10 +75,10 @@ fn runtime() -> Result<tokio::runtime::Runtime, String> {
 
 /// Joins, waits, changes; whatever comes of it, nothing is left in etcd.
 async fn measure(wanted: &Wanted, options: &Options) -> Outcome {
-    let connected = Etcd::connect(options, &options.endpoints[0]).await;
+    let connected = insist(|| Etcd::connect(options, &options.endpoints[0])).await;
     let (etcd, _) =
         connected.map_err(|failure| format!("etcd: {}: {}", options.endpoints[0], failure.text))?;
-    let found = etcd.records().await.map_err(|failure| failure.text)?;
+    let found = insist(|| etcd.records()).await.map_err(|failure| failure.text)?;
     if !found.records.written.is_empty() {
         let name = wanted.config.string("cluster-name");
         return Err(format!(
@@ -126,6 +130,18 @@ async fn follow(wanted: &Wanted, writer: &mut Writer, sightings: &Sightings) -> 
         leases_lost: sightings.leases_lost(),
         waits,
     })
+}
+
+/// Asks etcd again where it has not answered: the nodes may leave it little of the CPU. What is asked for may come
+/// twice.
+async fn insist<T, F: Future<Output = Result<T, Failure>>>(mut ask: impl FnMut() -> F) -> Result<T, Failure> {
+    for _ in 1..ATTEMPTS_MAX {
+        if let Ok(answer) = ask().await {
+            return Ok(answer);
+        }
+        tokio::time::sleep(ATTEMPT_PAUSE).await;
+    }
+    ask().await
 }
 
 /// Progress, for whoever looks.

@@ -9,9 +9,9 @@ use cluster::ids::ShardId;
 use cluster::records::{Key, Record};
 use cluster::slots::SlotMap;
 
-use super::LOOK_INTERVAL;
 use super::node::Person;
 use super::sightings::{InPlace, Sightings};
+use super::{ATTEMPTS_MAX, LOOK_INTERVAL, insist};
 use crate::cluster::etcd::{Etcd, Failure};
 
 /// Between a change that all know of and the next one.
@@ -129,7 +129,7 @@ impl Writer {
     async fn change(&self, writes: Vec<(Key, Option<Record>)>, waits: &mut Waits) -> Result<(), String> {
         self.sightings.forget();
         let asked_us = self.sightings.now_us();
-        let outcome = self.etcd.commit(&[], &writes, None).await;
+        let outcome = insist(|| self.etcd.commit(&[], &writes, None)).await;
         let committed_us = self.sightings.now_us();
         let revision = match outcome.map_err(|failure| format!("etcd: {}", failure.text))? {
             Outcome::Committed(revision) => revision,
@@ -166,16 +166,21 @@ impl Writer {
         }
     }
 
-    /// Removes every record of the cluster.
+    /// Removes every record of the cluster, those too that a node was just about to write.
     pub async fn remove_all(&self) -> Result<(), String> {
         let words = |failure: Failure| format!("etcd: {}", failure.text);
-        let snapshot = self.etcd.records().await.map_err(words)?;
-        let writes: Vec<(Key, Option<Record>)> =
-            snapshot.records.written.into_keys().map(|key| (key, None)).collect();
-        for some in writes.chunks(REMOVED_TOGETHER) {
-            self.etcd.commit(&[], some, None).await.map_err(words)?;
+        for _ in 0..ATTEMPTS_MAX {
+            let snapshot = insist(|| self.etcd.records()).await.map_err(words)?;
+            if snapshot.records.written.is_empty() {
+                return Ok(());
+            }
+            let writes: Vec<(Key, Option<Record>)> =
+                snapshot.records.written.into_keys().map(|key| (key, None)).collect();
+            for some in writes.chunks(REMOVED_TOGETHER) {
+                insist(|| self.etcd.commit(&[], some, None)).await.map_err(words)?;
+            }
         }
-        Ok(())
+        Err("Records were written while they were removed: some are left".to_owned())
     }
 }
 

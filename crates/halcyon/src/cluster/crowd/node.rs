@@ -15,14 +15,11 @@ use engine::config::Config;
 use engine::server::Process;
 
 use super::sightings::Sightings;
+use super::{ATTEMPT_PAUSE, ATTEMPTS_MAX};
 use crate::cluster::etcd::{Etcd, Failure};
 use crate::cluster::options::Options;
 use crate::cluster::part::Part;
 use crate::cluster::plane::Mind;
-
-/// How often a listener tries to join, and how long it waits in between.
-const ATTEMPTS_MAX: usize = 20;
-const ATTEMPT_PAUSE: Duration = Duration::from_millis(200);
 
 /// Primaries of each zone.
 const NODES_OF_ZONE: usize = 100;
