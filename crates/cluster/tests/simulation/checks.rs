@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cluster::ids::{Member, NodeId, ShardId};
-use cluster::records::{MoveState, Promise, ShardRecord};
+use cluster::records::{MoveRecord, MoveState, Promise, ShardRecord};
 use cluster::topology::Records;
 
 use crate::moving;
@@ -18,11 +18,11 @@ pub struct Checks {
     begun: BTreeMap<(ShardId, u64), Member>,
     /// The newest entry that was acknowledged under quorum, by the place of its slot.
     of_slots: BTreeMap<usize, u64>,
+    /// What was written to a slot, up to here, before an administrator gave it away without what is in it.
+    void_to: BTreeMap<usize, u64>,
     pub moved: u64,
     /// Shards that an administrator took over: what only others have is lost.
     pub taken_over: BTreeSet<ShardId>,
-    /// etcd was restored: what it says is older than what was served.
-    pub is_restored: bool,
     pub promotions: u64,
     pub reads: u64,
     pub acknowledgements: u64,
@@ -39,9 +39,6 @@ fn in_life<'a>(nodes: &'a [Node], member: &Member) -> Option<&'a Node> {
 impl Checks {
     /// Two primaries never serve one shard, nor one slot, at the same instant.
     pub fn serving(&self, at: usize, nodes: &[Node], now_us: u64) -> Result<(), String> {
-        if self.is_restored {
-            return Ok(());
-        }
         let Some(shard) = nodes[at].served_shard(now_us) else { return Ok(()) };
         for (other, node) in nodes.iter().enumerate().filter(|(other, _)| *other != at) {
             let Some(other_shard) = node.served_shard(now_us) else { continue };
@@ -92,7 +89,7 @@ impl Checks {
     pub fn read(&mut self, at: usize, shard: &ShardId, node: &Node) -> Result<(), String> {
         self.reads += 1;
         let last = self.acknowledged.get(shard).and_then(|entries| entries.last()).copied().unwrap_or((0, 0));
-        if !has(&node.log, last) && !self.is_exempt(shard) {
+        if !has(&node.log, last) && !self.taken_over.contains(shard) {
             return Err(format!(
                 "FRESH READS: n{at} serves shard {shard} without entry {last:?}, acknowledged before"
             ));
@@ -103,7 +100,7 @@ impl Checks {
     /// A slot holds all that was acknowledged, whoever owned it then.
     pub fn read_slot(&self, at: usize, slot: usize, node: &Node) -> Result<(), String> {
         match self.of_slots.get(&slot) {
-            Some(entry) if !self.is_restored && !moving::holds(&node.log, slot, *entry) => Err(format!(
+            Some(entry) if !moving::holds(&node.log, slot, *entry) => Err(format!(
                 "ALL MOVED: n{at} serves slot {} without {entry:#x}, acknowledged before",
                 SLOTS_SAMPLED[slot]
             )),
@@ -118,9 +115,12 @@ impl Checks {
         for entry in node.log.entries.get(from..to).filter(|_| is_promised).unwrap_or_default() {
             if let Some(slot) = moving::slot_written(*entry)
                 && node.owns_slot(SLOTS_SAMPLED[slot])
+                && self.void_to.get(&slot).is_none_or(|end| moving::number_of(*entry) > *end)
             {
                 let newest = self.of_slots.entry(slot).or_default();
-                *newest = (*entry).max(*newest);
+                if moving::number_of(*entry) > moving::number_of(*newest) {
+                    *newest = *entry;
+                }
             }
         }
     }
@@ -133,28 +133,50 @@ impl Checks {
     }
 
     /// Slots that change hands by a move bring along what is in them; by other ways administrators see to that.
-    fn slots_changed(&mut self, before: &Records, after: &Records) {
-        let (Ok(old), Ok(new)) = (before.slots.0.owners(), after.slots.0.owners()) else { return };
-        let has_flipped = |slot: u16| {
-            after.moves.values().any(|(record, written)| {
-                *written == after.revision && record.state == MoveState::Done && record.slots.has(slot)
-            })
+    fn slots_changed(&mut self, before: &Records, after: &Records, nodes: &[Node]) -> Result<(), String> {
+        if before.slots.1 == after.slots.1 && self.taken_over.is_empty() {
+            return Ok(());
+        }
+        let (Ok(old), Ok(new)) = (before.slots.0.owners(), after.slots.0.owners()) else {
+            return Err("ONE OWNER: a slot has two in the records".to_owned());
+        };
+        let has_flipped = |record: &MoveRecord, written: u64, slot: u16| {
+            written == after.revision && record.state == MoveState::Done && record.slots.has(slot)
         };
         for (place, slot) in SLOTS_SAMPLED.iter().enumerate() {
             let (was, is) = (old[usize::from(*slot)], new[usize::from(*slot)]);
-            if was != is && has_flipped(*slot) {
+            let flip = after.moves.iter().find(|(_, (record, written))| has_flipped(record, *written, *slot));
+            if let Some(((from, _), (record, _))) = flip {
+                if (was, is) != (Some(from), Some(&record.to)) {
+                    return Err(format!("FLIP: slot {slot} goes from {was:?} to {is:?} by {record:?}"));
+                }
                 self.moved += 1;
             }
             let is_taken =
                 |owner: Option<&ShardId>| owner.is_some_and(|owner| self.taken_over.contains(owner));
-            if was != is && !has_flipped(*slot) || is_taken(was) || is_taken(is) {
+            if was != is && flip.is_none() {
+                let entries = nodes.iter().flat_map(|node| &node.log.entries);
+                let of_slot = entries.filter(|entry| moving::slot_written(**entry) == Some(place));
+                let end = of_slot.map(|entry| moving::number_of(*entry)).max();
+                self.void_to.insert(place, end.unwrap_or(0));
+            }
+            if was != is && flip.is_none() || is_taken(was) || is_taken(is) {
                 self.of_slots.remove(&place);
             }
         }
+        Ok(())
     }
 
-    fn is_exempt(&self, shard: &ShardId) -> bool {
-        self.is_restored || self.taken_over.contains(shard)
+    /// Whom a set names, who may become primary, is of the shard.
+    fn sets(records: &Records) -> Result<(), String> {
+        for (shard, (record, _)) in &records.shards {
+            let is_of_shard =
+                |member: &&Member| records.nodes.get(&member.node).is_some_and(|node| node.shard == *shard);
+            if let Some(other) = record.in_sync.iter().find(|member| !is_of_shard(member)) {
+                return Err(format!("SET OF THE SHARD: {other:?} of {record:?} is none of {shard}'s nodes"));
+            }
+        }
+        Ok(())
     }
 
     /// What is acknowledged is in every member of the set that is there.
@@ -167,7 +189,7 @@ impl Checks {
     ) -> Result<(), String> {
         let Some(shard) = nodes[at].led.as_ref() else { return Ok(()) };
         let Some((record, _)) = records.shards.get(shard) else { return Ok(()) };
-        if record.promise != Promise::Quorum || end == 0 || self.is_exempt(shard) {
+        if record.promise != Promise::Quorum || end == 0 || self.taken_over.contains(shard) {
             return Ok(());
         }
         let entry = (end, nodes[at].log.entries[end - 1]);
@@ -189,10 +211,8 @@ impl Checks {
         min_in_sync: usize,
     ) -> Result<(), String> {
         self.note_taken(before, after);
-        self.slots_changed(before, after);
-        if after.slots.0.check().is_err() {
-            return Err("ONE OWNER: a slot has two in the records".to_owned());
-        }
+        self.slots_changed(before, after, nodes)?;
+        Checks::sets(after)?;
         // A shard that went with its last node is another one when it comes back under its name.
         self.acknowledged.retain(|shard, _| after.shards.contains_key(shard));
         self.primaries.retain(|(shard, _), _| after.shards.contains_key(shard));
@@ -203,7 +223,7 @@ impl Checks {
             }
             let same =
                 self.primaries.entry((shard.clone(), record.epoch)).or_insert_with(|| record.primary.clone());
-            if *same != record.primary && !self.is_restored {
+            if *same != record.primary {
                 return Err(format!("ONE PRIMARY AN EPOCH: {shard} has two in epoch {}", record.epoch));
             }
             if !record.in_sync.contains(&record.primary) {
@@ -237,9 +257,8 @@ impl Checks {
         for (shard, slots) in
             before.slots.0.shards().filter(|(shard, slots)| after.slots.0.of(shard) != Some(slots))
         {
-            let lost = slots.slots().any(|slot| {
-                after.slots.0.of(shard).is_none_or(|kept| kept.slots().all(|other| other != slot))
-            });
+            let is_lost = |slot: u16| after.slots.0.of(shard).is_none_or(|kept| !kept.has(slot));
+            let lost = slots.slots().any(is_lost);
             let is_any_there = before.nodes_of(shard).any(|node| before.live.contains_key(node));
             if lost && !is_any_there {
                 self.taken_over.insert(shard.clone());
@@ -256,10 +275,13 @@ impl Checks {
         who: &Member,
         nodes: &[Node],
     ) -> Result<(), String> {
-        if self.is_exempt(shard) {
+        if self.taken_over.contains(shard) {
             return Ok(());
         }
         let is_handed_over = *who == old.primary;
+        if is_handed_over && !before.is_live(&record.primary) {
+            return Err(format!("HANDED TO WHO IS THERE: {:?} is not", record.primary));
+        }
         if before.is_live(&old.primary) && !is_handed_over {
             return Err(format!(
                 "PRIMARY GONE: {:?} was promoted while {:?} was there",
@@ -334,7 +356,7 @@ impl Checks {
             return Err(format!("ENOUGH IN SYNC: the set shrank from {old:?} to {record:?}"));
         }
         let last = self.acknowledged.get(shard).and_then(|entries| entries.last()).copied().unwrap_or((0, 0));
-        if self.is_exempt(shard) {
+        if self.taken_over.contains(shard) {
             return Ok(());
         }
         has_all(record, nodes, last).map_err(|why| format!("SET HAS ALL: {why}"))

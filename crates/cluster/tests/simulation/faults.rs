@@ -98,7 +98,7 @@ impl World {
     }
 
     fn draw(&mut self) -> Fault {
-        match self.random.below(33) {
+        match self.random.below(34) {
             0..=3 => Fault::Crash(self.target()),
             4 => Fault::CrashAll(self.any_shard()),
             5..=7 => Fault::Pause(self.target()),
@@ -128,10 +128,8 @@ impl World {
             28 => Fault::New(self.any_shard()),
             29..=31 => Fault::Move(self.slot(), self.any_shard()),
             32 => Fault::CancelMoves(self.any_shard()),
-            _ => {
-                let promise = if self.random.one_in(2) { Promise::Quorum } else { Promise::Nothing };
-                Fault::Promise(promise)
-            }
+            33 => Fault::Promise(if self.random.one_in(2) { Promise::Quorum } else { Promise::Nothing }),
+            number => unreachable!("no fault has number {number}"),
         }
     }
 

@@ -49,6 +49,11 @@ pub fn slot_written(entry: u64) -> Option<usize> {
     slot_of(entry).filter(|_| entry & EMPTY == 0)
 }
 
+/// What tells entries apart: who writes later has a higher one, of whatever epoch.
+pub fn number_of(entry: u64) -> u64 {
+    entry & ((1 << SLOT_SHIFT) - 1)
+}
+
 /// True if a slot holds what this entry says.
 pub fn holds(log: &Log, slot: usize, entry: u64) -> bool {
     let last = log.entries.iter().rev().find(|known| **known == entry || **known == emptied(slot));
@@ -122,6 +127,14 @@ impl World {
         id
     }
 
+    /// Goes on with the moves.
+    pub fn go_on_with_moves(&mut self, at: usize) {
+        for index in 0..self.nodes[at].sending.len() {
+            self.go_on(at, index);
+        }
+        self.nodes[at].sending.retain(|sending| sending.state != State::Over);
+    }
+
     /// Looks over the moves, as the records are.
     pub fn look_at_moves(&mut self, at: usize) {
         let node = &self.nodes[at];
@@ -140,10 +153,6 @@ impl World {
             }
             None => self.leave_moves(at),
         }
-        for index in 0..self.nodes[at].sending.len() {
-            self.go_on(at, index);
-        }
-        self.nodes[at].sending.retain(|sending| sending.state != State::Over);
     }
 
     /// Nothing comes any more, and nothing goes. What was asked of etcd can come to be still.

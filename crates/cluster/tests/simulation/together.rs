@@ -1,5 +1,7 @@
 //! Faults that are dangerous together: what is lost comes back at the worst moment.
 
+use cluster::agent::FailoverKind;
+
 use crate::faults::{Fault, Who};
 use crate::world::World;
 
@@ -12,11 +14,14 @@ impl World {
         if self.shards > 1 && self.random.one_in(2) {
             return self.moving(shard);
         }
-        match self.random.below(4) {
+        match self.random.below(7) {
             0 => self.flapping(shard),
             1 => self.severed(shard),
             2 => self.orphaned(shard),
-            _ => self.overtaken(shard),
+            3 => self.overtaken(shard),
+            4 => self.fallen(shard),
+            5 => self.handed(shard),
+            _ => self.removed(shard),
         }
     }
 
@@ -77,9 +82,93 @@ impl World {
         let cut = Fault::Cut(primary, Who::Replica(shard, 0), true);
         let ends =
             [Fault::Crash(primary), Fault::CutFromEtcd(primary), Fault::Delay(primary), Fault::Lose(primary)];
-        let end = ends[self.random.below(4) as usize].clone();
+        let end = self.one_of(&ends);
         let at_us = out_us + self.random.below(700_000);
         vec![(0, cut, out_us), (at_us, end, self.random.between(500_000, 3_500_000))]
+    }
+
+    fn one_of(&mut self, faults: &[Fault]) -> Fault {
+        faults[self.random.below(faults.len() as u64) as usize].clone()
+    }
+
+    /// All nodes of the shard crash, and what they ask for when they are back comes late, or they crash again.
+    fn fallen(&mut self, shard: usize) -> Vec<Planned> {
+        let mut planned = vec![(0, Fault::CrashAll(shard), 0)];
+        for _ in 0..self.random.between(1, 4) {
+            let who = Who::Node(self.any_node());
+            let fault = self.one_of(&[
+                Fault::Delay(who),
+                Fault::Delay(who),
+                Fault::Crash(who),
+                Fault::CutFromEtcd(who),
+                Fault::SlowWatch(who),
+                Fault::CrashAll(shard),
+            ]);
+            let lasts_us = self.random.between(50_000, 3_000_000);
+            planned.push((self.random.between(100_000, 6_000_000), fault, lasts_us));
+        }
+        planned
+    }
+
+    /// The shard, or slots of it, are given away while the primary hears late of what it has asked for, or never.
+    fn handed(&mut self, shard: usize) -> Vec<Planned> {
+        let primary = Who::Primary(shard);
+        let late = self.one_of(&[
+            Fault::Delay(primary),
+            Fault::Lose(primary),
+            Fault::SlowWatch(primary),
+            Fault::CutFromEtcd(primary),
+        ]);
+        let mut planned = vec![(0, late, self.random.between(300_000, 3_000_000))];
+        for _ in 0..2 {
+            let gifts = [
+                Fault::HandTo(shard, self.any_node()),
+                Fault::FailOver(self.any_node(), FailoverKind::Ordered),
+                Fault::MoveSlot(self.slot(), self.any_shard()),
+                Fault::DeleteSlot(self.slot()),
+            ];
+            planned.push((self.random.below(600_000), self.one_of(&gifts), 0));
+        }
+        let replica = Who::Replica(shard, self.random.below(2) as usize);
+        let end = self.one_of(&[
+            Fault::Crash(primary),
+            Fault::Crash(replica),
+            Fault::Pause(primary),
+            Fault::CutFromEtcd(replica),
+            Fault::Cut(primary, replica, true),
+            Fault::Bump(shard),
+        ]);
+        planned.push((self.random.below(1_500_000), end, self.random.between(50_000, 4_000_000)));
+        planned
+    }
+
+    /// A node leaves its shard, or the cluster, while it asks for something that comes late, or somebody does.
+    fn removed(&mut self, shard: usize) -> Vec<Planned> {
+        let (node, other) = (self.any_node(), self.any_node());
+        let primary = Who::Primary(shard);
+        let late = self.one_of(&[
+            Fault::Delay(Who::Node(node)),
+            Fault::Delay(Who::Node(other)),
+            Fault::SlowWatch(Who::Node(node)),
+            Fault::Delay(primary),
+        ]);
+        let leaves = [Fault::Forget(other, node), Fault::Replicate(node, self.any_shard())];
+        let ends = [
+            Fault::Crash(primary),
+            Fault::CutFromEtcd(primary),
+            Fault::FailOver(node, FailoverKind::Takeover),
+            Fault::HandTo(shard, node),
+            Fault::Cut(primary, Who::Node(node), true),
+            Fault::Crash(Who::Node(node)),
+        ];
+        let mut planned = vec![(0, late, self.random.between(500_000, 4_000_000))];
+        planned.push((self.random.below(3_000_000), self.one_of(&leaves), 0));
+        planned.push((
+            self.random.below(1_000_000),
+            self.one_of(&ends),
+            self.random.between(50_000, 3_000_000),
+        ));
+        planned
     }
 
     /// Slots move to this shard, from another as a rule, while something happens to one end, the other, or between them.
@@ -100,10 +189,11 @@ impl World {
                 Fault::SlowWatch(end),
                 Fault::Cut(from, to, self.random.one_in(2)),
                 Fault::CancelMoves((shard + 1) % self.shards),
+                Fault::Bump(self.any_shard()),
                 Fault::HandTo(if end == to { shard } else { (shard + 1) % self.shards }, self.any_node()),
                 Fault::EtcdDown,
             ];
-            let fault = faults[self.random.below(faults.len() as u64) as usize].clone();
+            let fault = self.one_of(&faults);
             let lasts_us = self.random.between(50_000, 7_000_000);
             planned.push((self.random.between(300_000, 2_500_000), fault, lasts_us));
         }

@@ -308,7 +308,7 @@ impl World {
         let tick = self.nodes[at].tick();
         self.handle(at, tick);
         self.hold_check(at);
-        self.look_at_moves(at);
+        self.go_on_with_moves(at);
     }
 
     /// Gives the agent an event, and does what it says.
@@ -331,6 +331,7 @@ impl World {
             self.act(at, action);
         }
         self.actions = actions;
+        self.look_at_moves(at);
         self.check(at);
     }
 
