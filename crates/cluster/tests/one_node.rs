@@ -69,6 +69,16 @@ impl OneNode {
         }
     }
 
+    /// Somebody else writes these.
+    fn write<const COUNT: usize>(&mut self, changes: [(Key, Record); COUNT]) {
+        let revision = self.etcd.revision + 1;
+        for (key, record) in &changes {
+            self.etcd.put(key.clone(), record.clone(), revision);
+        }
+        let changes = changes.into_iter().map(|(key, record)| (key, Some(record))).collect();
+        self.see(Event::Changed { revision, changes });
+    }
+
     fn run_ms(&mut self, ms: u64) {
         for _ in 0..ms / 100 {
             self.now_us += 100_000;
@@ -249,17 +259,12 @@ fn add_shard(node: &mut OneNode) -> (ShardId, Member) {
     let in_sync = vec![primary.clone()];
     let record =
         ShardRecord { epoch: 1, primary: primary.clone(), in_sync, promise: Promise::Nothing, began_at: 0 };
-    let changes = vec![
+    let changes = [
         (Key::Node(primary.node.clone()), Record::Node(facts::record(&shard, ""))),
         (Key::Live(primary.node.clone()), Record::Live(LiveRecord { life: primary.life })),
         (Key::Shard(shard.clone()), Record::Shard(record)),
     ];
-    let revision = node.etcd.revision + 1;
-    for (key, record) in &changes {
-        node.etcd.put(key.clone(), record.clone(), revision);
-    }
-    let changes = changes.into_iter().map(|(key, record)| (key, Some(record))).collect();
-    node.see(Event::Changed { revision, changes });
+    node.write(changes);
     (shard, primary)
 }
 
@@ -287,4 +292,31 @@ fn a_move_flips_at_once_however_many_others_change_slots_and_holds_nothing_else_
     // What gives slots away otherwise holds everything up first.
     node.see(Event::Asked(AskId(5), Ask::Edit(Edit::SetSlots(other, SlotRanges::of([10])))));
     assert_eq!((node.answer(5), parks(&node)), (Some(Ok(())), 1));
+}
+
+#[test]
+fn slots_are_not_given_away_while_the_shard_is_being_handed_over() {
+    let mut node = started();
+    let own = node.etcd.shards.keys().next().cloned().expect("the node's own shard");
+    let (other, _) = add_shard(&mut node);
+    let replica = Member { node: NodeId::new(&"9".repeat(40)).expect("40 digits"), life: Life(1) };
+    let (mut record, _) = node.etcd.shards[&own].clone();
+    record.in_sync.push(replica.clone());
+    let changes = [
+        (Key::Node(replica.node.clone()), Record::Node(facts::record(&own, ""))),
+        (Key::Live(replica.node.clone()), Record::Live(LiveRecord { life: replica.life })),
+        (Key::Shard(own.clone()), Record::Shard(record)),
+    ];
+    node.write(changes);
+    node.see(Event::Asked(AskId(1), Ask::Edit(Edit::AddSlots(own.clone(), SlotRanges::of(0..16_384)))));
+    node.see(Event::Asked(AskId(2), Ask::HandTo(replica.node.clone())));
+    node.see(Event::Asked(AskId(3), Ask::Edit(Edit::SetSlots(other, SlotRanges::of([5])))));
+    assert_eq!((node.answer(3), parks(&node)), (None, 0), "writes are held, and stay held");
+    node.see(Event::HandedOver { has_all: true, log_end: 0 });
+    assert_eq!(node.etcd.shards[&own].0.primary, replica);
+    assert_eq!(node.answer(2), Some(Ok(())));
+    assert!(node.answer(3).is_some_and(|answer| answer.is_err()), "the slots are not its to give any more");
+    let held = node.done.iter().position(|action| matches!(action, Action::Hold(_))).expect("held");
+    let parked = node.done.iter().position(|action| matches!(action, Action::Park)).expect("parked");
+    assert!(!node.done[held..parked].iter().any(|action| matches!(action, Action::Release)));
 }

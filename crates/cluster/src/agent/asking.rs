@@ -115,9 +115,7 @@ impl Agent {
 
     /// The edit that is due. Those that can be answered without one are.
     pub(super) fn editing(&mut self, out: &mut Vec<Action>) -> Option<Due> {
-        while let Some(at) =
-            self.asked.iter().position(|asked| asked.done_at.is_none() && !asked.is_in_flight)
-        {
+        while let Some(at) = self.asked.iter().position(|asked| self.is_due(asked)) {
             let change = self.change(&self.asked[at].edit);
             let asked = &mut self.asked[at];
             match change {
@@ -134,6 +132,12 @@ impl Agent {
             }
         }
         None
+    }
+
+    /// What is held for a hand-over would run once slots have been given away, and would be missing where the shard goes.
+    fn is_due(&self, asked: &Asked) -> bool {
+        let waits = self.hand_over.is_some() && self.takes_from_here(asked.id);
+        asked.done_at.is_none() && !asked.is_in_flight && !waits
     }
 
     /// What the edit changes. Slots are given away by who serves them, who else may not know that it has to stop;
