@@ -19,7 +19,6 @@ const GONE_US: u64 = 10_000_000;
 #[derive(Default)]
 pub(super) struct Leading {
     epoch: u64,
-    since_us: u64,
     /// Replicas that are about to join. Replies wait for them; each joins when it has all that the log held once
     /// they did: what was acknowledged before is not known to be in it.
     joining: BTreeMap<Member, Option<u64>>,
@@ -65,7 +64,7 @@ impl Agent {
         let Some((shard, record, revision)) = self.led_shard() else { return Role::Stand };
         let (shard, record) = (shard.clone(), record.clone());
         if self.leading.epoch != record.epoch {
-            self.leading = Leading { epoch: record.epoch, since_us: now_us, ..Leading::default() };
+            self.leading = Leading { epoch: record.epoch, ..Leading::default() };
         }
         self.leading.proposed.retain(|(compared, ..)| *compared == revision);
         self.look_at_set(now_us, &record);
@@ -89,9 +88,8 @@ impl Agent {
     }
 
     fn look_at_set(&mut self, now_us: u64, record: &ShardRecord) {
-        let since_us = self.leading.since_us;
         for member in &record.in_sync {
-            let reached_us = self.leading.reached_us.entry(member.clone()).or_insert(since_us.max(now_us));
+            let reached_us = self.leading.reached_us.entry(member.clone()).or_insert(now_us);
             if *member == self.me {
                 *reached_us = now_us;
             }
