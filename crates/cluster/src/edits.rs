@@ -7,6 +7,7 @@ pub use moving::{MOVE_IS_DONE, MOVE_LEFT, Wish};
 use std::sync::Arc;
 
 use crate::ids::{Member, NodeId, ShardId};
+use crate::moves::MoveId;
 use crate::records::{Key, NodeRecord, Record, ShardRecord};
 use crate::slots::SlotRanges;
 use crate::topology::Records;
@@ -38,9 +39,9 @@ pub enum Edit {
     MoveFailed(ShardId, u64, u64, String),
     /// A move is not to be: of this number, or all of the shard's.
     CancelMoves(ShardId, Option<u64>, u64),
-    /// A move's slots are the destination's, whose primary has all that is in them: this one. Whoever asks for it has stopped
-    /// serving the slots, and serves them again only when it is known that the move has ended otherwise.
-    Flip(ShardId, u64, Member, u64),
+    /// A move's slots are the destination's, whose primary, this one of this epoch, has all that is in them, by this try. Whoever
+    /// asks for it has stopped serving the slots, and serves them again only when it is known that the move has ended otherwise.
+    Flip(MoveId, Member, u64, u64),
 }
 
 /// What an edit does to the records.
@@ -94,7 +95,7 @@ impl Edit {
                 moving::fail(records, me, (from, *number), *now_ms, why)
             }
             Edit::CancelMoves(from, number, now_ms) => moving::cancel(records, from, *number, *now_ms),
-            Edit::Flip(from, number, to, now_ms) => moving::flip(records, (from, *number), to, *now_ms),
+            Edit::Flip(id, to, epoch, now_ms) => moving::flip(records, id, (to, *epoch), *now_ms),
         }
     }
 }

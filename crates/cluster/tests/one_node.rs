@@ -5,6 +5,7 @@ mod facts;
 use cluster::agent::{Action, Agent, Ask, AskId, Event, Identity, Outcome};
 use cluster::edits::{Edit, Wish};
 use cluster::ids::{Life, Member, NodeId, ShardId};
+use cluster::moves::MoveId;
 use cluster::records::{Key, LiveRecord, MoveState, Promise, Record, ShardRecord};
 use cluster::slots::SlotRanges;
 use cluster::topology::Records;
@@ -284,7 +285,9 @@ fn a_move_flips_at_once_however_many_others_change_slots_and_holds_nothing_else_
     node.see(Event::Asked(AskId(2), Ask::Edit(Edit::Moves(own.clone(), vec![wish], 1))));
     node.see(Event::Asked(AskId(3), Ask::Edit(Edit::MoveBegun(own.clone(), 0, 2))));
     node.races = 5;
-    node.see(Event::Asked(AskId(4), Ask::Edit(Edit::Flip(own.clone(), 0, primary, 3))));
+    let (epoch, revision) = (node.etcd.shards[&own].0.epoch, node.etcd.revision);
+    let id = MoveId { from: own.clone(), number: 0, epoch, revision, attempt: 1 };
+    node.see(Event::Asked(AskId(4), Ask::Edit(Edit::Flip(id, primary, 1, 3))));
     assert_eq!([2, 3, 4].map(|ask| node.answer(ask)), [Some(Ok(())), Some(Ok(())), Some(Ok(()))]);
     assert_eq!((node.races, parks(&node)), (0, 0));
     assert_eq!(node.etcd.slots.0.of(&other), Some(&SlotRanges::of(5..10)));

@@ -7,6 +7,7 @@ use base::limits::SLOT_MOVES_ASKED_MAX;
 
 use super::{Change, known_shard, while_there, wrong};
 use crate::ids::{Member, ShardId};
+use crate::moves::MoveId;
 use crate::records::{Key, MoveRecord, MoveState, Record};
 use crate::slots::SlotRanges;
 use crate::topology::Records;
@@ -186,23 +187,32 @@ pub(super) fn cancel(
     }
 }
 
-/// The destination's primary is the process that has the data, and there; the slots are the source's still, and so is its epoch.
-pub(super) fn flip(records: &Records, name: Name<'_>, to: &Member, now_ms: u64) -> Result<Change, String> {
-    let (from, number) = name;
-    let record = known_move(records, name)?;
+/// The destination's primary is the process that has the data, and there; the slots are the source's still. Both lead in the
+/// epochs in which the data came: in later ones, though they are the same processes', the destination has let go of it.
+pub(super) fn flip(
+    records: &Records,
+    id: &MoveId,
+    (to, to_epoch): (&Member, u64),
+    now_ms: u64,
+) -> Result<Change, String> {
+    let (from, number) = (&id.from, id.number);
+    let record = known_move(records, (from, number))?;
     match record.state {
         // By a transaction of which nobody said what became of it.
         MoveState::Done => return Ok(Change::default()),
         MoveState::Copying => {}
         ended => return Err(has_ended(ended)),
     }
+    if known_shard(records, from)?.epoch != id.epoch {
+        return Err("ERR The epoch of the slots' shard was raised meanwhile".to_owned());
+    }
     let owned = records.slots.0.of(from).cloned().unwrap_or_default();
     if record.slots.slots().any(|slot| !owned.has(slot)) {
         return Err("ERR Slots are not served by this node.".to_owned());
     }
     let takes = known_shard(records, &record.to)?;
-    if takes.primary != *to || !records.is_live(to) {
-        return Err("ERR The destination has another primary now, or none".to_owned());
+    if takes.primary != *to || takes.epoch != to_epoch || !records.is_live(to) {
+        return Err("ERR The destination has another primary now, or none, or leads anew".to_owned());
     }
     let mut change = while_there(records, &record.to)?;
     change.takes_from = vec![from.clone()];

@@ -89,7 +89,8 @@ impl World {
 }
 
 fn flip(number: u64) -> Edit {
-    Edit::Flip(shard("a"), number, member("b", 1), 7)
+    let id = MoveId { from: shard("a"), number, epoch: 1, revision: 0, attempt: 1 };
+    Edit::Flip(id, member("b", 1), 1, 7)
 }
 
 fn failed(number: u64) -> Edit {
@@ -147,6 +148,23 @@ fn a_flip_that_was_asked_for_comes_to_nothing_once_the_move_has_ended_or_its_end
         let expected = if is_over { Fate::NotOurs } else { Fate::Open };
         assert_eq!(world.fate(&id, "10-19"), expected, "{what}");
     }
+}
+
+/// An administrator can raise the epoch of a primary, which stays primary.
+#[test]
+fn what_came_in_an_earlier_epoch_does_not_flip_in_a_later_one() {
+    let mut world = World::new();
+    world.ask("10-19", "b").expect("they are there");
+    let id = world.begin(0);
+    assert_eq!(world.edit(Edit::Epoch(shard("a"), None)), Ok(()));
+    assert_eq!(world.fate(&id, "10-19"), Fate::NotOurs, "the destination lets go of it");
+    assert!(world.edit(flip(0)).is_err());
+    let mut world = World::new();
+    world.ask("10-19", "b").expect("they are there");
+    world.begin(0);
+    world.lead("b", 1, 3);
+    assert!(world.edit(flip(0)).is_err(), "somebody else led there, who may have let go of it");
+    assert_eq!(world.0.slots.0.of(&shard("a")), Some(&slots("0-99")));
 }
 
 #[test]

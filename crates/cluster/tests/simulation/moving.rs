@@ -63,7 +63,8 @@ pub fn holds(log: &Log, slot: usize, entry: u64) -> bool {
 /// One try of the source.
 pub struct Sending {
     id: MoveId,
-    to: Option<Member>,
+    /// Who is to have them, in which epoch.
+    to: Option<(Member, u64)>,
     slots: SlotRanges,
     state: State,
     /// What is to be sent, in order, and how much of it has come.
@@ -173,8 +174,8 @@ impl World {
         let Some(agent) = &self.nodes[at].agent else { return };
         let records = agent.records();
         let epoch = records.shards.get(&from).map_or(0, |(shard, _)| shard.epoch);
-        let to = records.shards.get(&record.to).map(|(shard, _)| shard.primary.clone());
-        let to = to.filter(|to| records.is_live(to));
+        let to = records.shards.get(&record.to).map(|(shard, _)| (shard.primary.clone(), shard.epoch));
+        let to = to.filter(|(to, _)| records.is_live(to));
         let revision = records.revision;
         let attempt = self.next_link;
         self.next_link += 1;
@@ -291,7 +292,7 @@ impl World {
 
     fn send_some(&mut self, at: usize, index: usize, is_all: bool) {
         let sending = &self.nodes[at].sending[index];
-        let Some(to) = sending.to.clone() else { return };
+        let Some((to, _)) = sending.to.clone() else { return };
         let end = if is_all { sending.queue.len() } else { sending.queue.len().min(sending.come + 8) };
         let message = Message::Slots {
             id: sending.id.clone(),
@@ -353,8 +354,8 @@ impl World {
         self.read_log(at, index);
         let sending = &self.nodes[at].sending[index];
         if is_safe && come == sending.queue.len() {
-            let Some(to) = sending.to.clone() else { return };
-            let ask = self.ask_of(at, Edit::Flip(id.from.clone(), id.number, to, 0));
+            let Some((to, epoch)) = sending.to.clone() else { return };
+            let ask = self.ask_of(at, Edit::Flip(id.clone(), to, epoch, 0));
             self.nodes[at].sending[index].state = State::Flipping(ask);
             self.nodes[at].sending[index].why = "the flip came to nothing";
         }

@@ -109,9 +109,9 @@ impl Mover {
         let epoch = records.shards.get(&name.0).map_or(0, |(shard, _)| shard.epoch);
         let (from, number) = name.clone();
         let id = MoveId { from, number, epoch, revision: records.revision, attempt: self.attempts };
-        let primary = records.shards.get(&record.to).map(|(shard, _)| shard.primary.clone());
-        let there = primary.filter(|primary| records.is_live(primary));
-        let node = there.as_ref().and_then(|there| records.nodes.get(&there.node));
+        let primary = records.shards.get(&record.to).map(|(shard, _)| (shard.primary.clone(), shard.epoch));
+        let there = primary.filter(|(primary, _)| records.is_live(primary));
+        let node = there.as_ref().and_then(|(there, _)| records.nodes.get(&there.node));
         let is_over_tls = self.shared.server.config.bool("tls-cluster");
         let target = node.map(|node| Target {
             host: node.ip.clone(),
@@ -122,7 +122,7 @@ impl Mover {
         let task = Arc::new(task);
         self.running.insert(name.clone(), task.clone());
         self.shared.server.note_move(record.name.clone(), task.clone());
-        let run = Run { shared: self.shared.clone(), name: name.clone(), to: there, task };
+        let run = Run { shared: self.shared.clone(), id, to: there, task };
         let ended = self.ended.0.clone();
         let work = move || {
             run.carry_out();
@@ -210,9 +210,9 @@ fn word(state: MoveState, is_export: bool) -> &'static str {
 /// One move, on its thread.
 struct Run {
     shared: Arc<Shared>,
-    name: Name,
-    /// The primary that is to own the slots; None: it is not there.
-    to: Option<Member>,
+    id: MoveId,
+    /// The primary that is to own the slots, and its epoch; None: it is not there.
+    to: Option<(Member, u64)>,
     task: Arc<SlotMove>,
 }
 
@@ -235,7 +235,7 @@ impl Run {
 
     /// If the records cannot be changed, they are as they were: the move is begun anew.
     fn carry_out(&self) {
-        let (shard, number) = self.name.clone();
+        let (shard, number) = (self.id.from.clone(), self.id.number);
         let slots = &self.task.slots;
         if !matches!(self.ask(Edit::MoveBegun(shard, number, self.now_ms()), &mut || {}), Said::Yes) {
             thread::sleep(RETRY_PAUSE);
@@ -257,7 +257,7 @@ impl Run {
         }
     }
 
-    fn move_slots(&self, to: &Member) -> Result<(), String> {
+    fn move_slots(&self, to: &(Member, u64)) -> Result<(), String> {
         let until = Instant::now() + READY_PATIENCE;
         loop {
             let result = self.server().move_slots(&self.task, &mut |_: &SlotMove| self.flip(to));
@@ -270,8 +270,7 @@ impl Run {
         }
     }
 
-    fn flip(&self, to: &Member) -> Flipped {
-        let (shard, number) = self.name.clone();
+    fn flip(&self, (to, epoch): &(Member, u64)) -> Flipped {
         let since = Instant::now();
         let mut is_refused = false;
         let mut meanwhile = || {
@@ -280,7 +279,8 @@ impl Run {
                 self.server().refuse_parked(&self.task.slots);
             }
         };
-        match self.ask(Edit::Flip(shard, number, to.clone(), self.now_ms()), &mut meanwhile) {
+        let edit = Edit::Flip(self.id.clone(), to.clone(), *epoch, self.now_ms());
+        match self.ask(edit, &mut meanwhile) {
             Said::Yes => Flipped::Done,
             // It may have been carried out all the same.
             Said::No(why) => self.decide(&why, &mut meanwhile),
@@ -291,7 +291,7 @@ impl Run {
     /// Ends the move, unless it has flipped: then nothing that was asked for before can flip it any more.
     fn decide(&self, why: &str, meanwhile: &mut dyn FnMut()) -> Flipped {
         loop {
-            let (shard, number) = self.name.clone();
+            let (shard, number) = (self.id.from.clone(), self.id.number);
             match self.ask(Edit::MoveFailed(shard, number, self.now_ms(), why.to_owned()), meanwhile) {
                 Said::Yes => return Flipped::Refused(why.to_owned()),
                 Said::No(text) if text == MOVE_IS_DONE => return Flipped::Done,
