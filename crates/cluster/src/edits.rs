@@ -39,9 +39,9 @@ pub enum Edit {
     MoveFailed(ShardId, u64, u64, String),
     /// A move is not to be: of this number, or all of the shard's.
     CancelMoves(ShardId, Option<u64>, u64),
-    /// A move's slots are the destination's, whose primary, this one of this epoch, has all that is in them, by this try. Whoever
-    /// asks for it has stopped serving the slots, and serves them again only when it is known that the move has ended otherwise.
-    Flip(MoveId, Member, u64, u64),
+    /// A move's slots are the destination's, whose primary of this epoch has all that is in them, by this try. Whoever asks for it
+    /// has stopped serving the slots, and serves them again only when it is known that the move has ended otherwise.
+    Flip(MoveId, u64, u64),
 }
 
 /// What an edit does to the records.
@@ -95,7 +95,7 @@ impl Edit {
                 moving::fail(records, me, (from, *number), *now_ms, why)
             }
             Edit::CancelMoves(from, number, now_ms) => moving::cancel(records, from, *number, *now_ms),
-            Edit::Flip(id, to, epoch, now_ms) => moving::flip(records, id, (to, *epoch), *now_ms),
+            Edit::Flip(id, to_epoch, now_ms) => moving::flip(records, id, *to_epoch, *now_ms),
         }
     }
 }

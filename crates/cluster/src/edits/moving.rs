@@ -187,14 +187,9 @@ pub(super) fn cancel(
     }
 }
 
-/// The destination's primary is the process that has the data, and there; the slots are the source's still. Both lead in the
-/// epochs in which the data came: in later ones, though they are the same processes', the destination has let go of it.
-pub(super) fn flip(
-    records: &Records,
-    id: &MoveId,
-    (to, to_epoch): (&Member, u64),
-    now_ms: u64,
-) -> Result<Change, String> {
+/// The slots are the source's still, and the destination's primary is there. Both lead in the epochs in which the data came: in
+/// later ones, though they are the same processes', the destination has let go of it.
+pub(super) fn flip(records: &Records, id: &MoveId, to_epoch: u64, now_ms: u64) -> Result<Change, String> {
     let (from, number) = (&id.from, id.number);
     let record = known_move(records, (from, number))?;
     match record.state {
@@ -211,13 +206,13 @@ pub(super) fn flip(
         return Err("ERR Slots are not served by this node.".to_owned());
     }
     let takes = known_shard(records, &record.to)?;
-    if takes.primary != *to || takes.epoch != to_epoch || !records.is_live(to) {
+    if takes.epoch != to_epoch || !records.is_live(&takes.primary) {
         return Err("ERR The destination has another primary now, or none, or leads anew".to_owned());
     }
     let mut change = while_there(records, &record.to)?;
     change.takes_from = vec![from.clone()];
     change.compare_losers(records);
-    change.compare(records, Key::Live(to.node.clone()));
+    change.compare(records, Key::Live(takes.primary.node.clone()));
     let mut map = records.slots.0.clone();
     map.assign(record.slots.slots(), Some(&record.to)).map_err(wrong)?;
     change.write(records, Key::Slots, Some(Record::Slots(map)));

@@ -90,7 +90,7 @@ impl World {
 
 fn flip(number: u64) -> Edit {
     let id = MoveId { from: shard("a"), number, epoch: 1, revision: 0, attempt: 1 };
-    Edit::Flip(id, member("b", 1), 1, 7)
+    Edit::Flip(id, 1, 7)
 }
 
 fn failed(number: u64) -> Edit {
@@ -165,6 +165,23 @@ fn what_came_in_an_earlier_epoch_does_not_flip_in_a_later_one() {
     world.lead("b", 1, 3);
     assert!(world.edit(flip(0)).is_err(), "somebody else led there, who may have let go of it");
     assert_eq!(world.0.slots.0.of(&shard("a")), Some(&slots("0-99")));
+}
+
+#[test]
+fn slots_flip_only_from_who_has_them_to_who_is_there() {
+    let mut world = World::new();
+    let given =
+        Edit::SetSlots(shard("b"), slots("10")).change(&world.0, &member("a", 1)).expect("nothing moves");
+    world.ask("10-19", "b").expect("they are there");
+    world.begin(0);
+    assert!(world.commit(&given.compares, given.writes), "who made it did not know of the move");
+    assert!(world.edit(flip(0)).is_err());
+    let mut world = World::new();
+    world.ask("10-19", "b").expect("they are there");
+    world.begin(0);
+    let revision = world.0.revision + 1;
+    world.0.remove(&Key::Live(member("b", 1).node), revision);
+    assert!(world.edit(flip(0)).is_err());
 }
 
 #[test]

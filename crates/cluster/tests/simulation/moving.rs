@@ -354,8 +354,8 @@ impl World {
         self.read_log(at, index);
         let sending = &self.nodes[at].sending[index];
         if is_safe && come == sending.queue.len() {
-            let Some((to, epoch)) = sending.to.clone() else { return };
-            let ask = self.ask_of(at, Edit::Flip(id.clone(), to, epoch, 0));
+            let Some((_, epoch)) = sending.to else { return };
+            let ask = self.ask_of(at, Edit::Flip(id.clone(), epoch, 0));
             self.nodes[at].sending[index].state = State::Flipping(ask);
             self.nodes[at].sending[index].why = "the flip came to nothing";
         }

@@ -109,9 +109,9 @@ impl Mover {
         let epoch = records.shards.get(&name.0).map_or(0, |(shard, _)| shard.epoch);
         let (from, number) = name.clone();
         let id = MoveId { from, number, epoch, revision: records.revision, attempt: self.attempts };
-        let primary = records.shards.get(&record.to).map(|(shard, _)| (shard.primary.clone(), shard.epoch));
-        let there = primary.filter(|(primary, _)| records.is_live(primary));
-        let node = there.as_ref().and_then(|(there, _)| records.nodes.get(&there.node));
+        let there = records.shards.get(&record.to).map(|(shard, _)| shard);
+        let there = there.filter(|shard| records.is_live(&shard.primary));
+        let node = there.and_then(|shard| records.nodes.get(&shard.primary.node));
         let is_over_tls = self.shared.server.config.bool("tls-cluster");
         let target = node.map(|node| Target {
             host: node.ip.clone(),
@@ -122,7 +122,7 @@ impl Mover {
         let task = Arc::new(task);
         self.running.insert(name.clone(), task.clone());
         self.shared.server.note_move(record.name.clone(), task.clone());
-        let run = Run { shared: self.shared.clone(), id, to: there, task };
+        let run = Run { shared: self.shared.clone(), id, to_epoch: there.map(|shard| shard.epoch), task };
         let ended = self.ended.0.clone();
         let work = move || {
             run.carry_out();
@@ -211,8 +211,8 @@ fn word(state: MoveState, is_export: bool) -> &'static str {
 struct Run {
     shared: Arc<Shared>,
     id: MoveId,
-    /// The primary that is to own the slots, and its epoch; None: it is not there.
-    to: Option<(Member, u64)>,
+    /// The epoch of the primary that is to own the slots; None: it is not there.
+    to_epoch: Option<u64>,
     task: Arc<SlotMove>,
 }
 
@@ -241,11 +241,11 @@ impl Run {
             thread::sleep(RETRY_PAUSE);
             return;
         }
-        let Some(to) = &self.to else {
+        let Some(to_epoch) = self.to_epoch else {
             self.give_up("the destination has no primary that is there");
             return;
         };
-        match self.move_slots(to) {
+        match self.move_slots(to_epoch) {
             Ok(()) => {
                 let paused_us = self.task.progress.paused_us.load(std::sync::atomic::Ordering::Relaxed);
                 tracing::info!("cluster: slots {slots} have moved; their commands waited for {paused_us} us");
@@ -257,10 +257,10 @@ impl Run {
         }
     }
 
-    fn move_slots(&self, to: &(Member, u64)) -> Result<(), String> {
+    fn move_slots(&self, to_epoch: u64) -> Result<(), String> {
         let until = Instant::now() + READY_PATIENCE;
         loop {
-            let result = self.server().move_slots(&self.task, &mut |_: &SlotMove| self.flip(to));
+            let result = self.server().move_slots(&self.task, &mut |_: &SlotMove| self.flip(to_epoch));
             let is_passing = result.as_ref().is_err_and(|why| why.contains(NOT_YET));
             let is_over = self.task.is_cancelled() || self.shared.is_stopping();
             if !is_passing || is_over || Instant::now() >= until {
@@ -270,7 +270,7 @@ impl Run {
         }
     }
 
-    fn flip(&self, (to, epoch): &(Member, u64)) -> Flipped {
+    fn flip(&self, to_epoch: u64) -> Flipped {
         let since = Instant::now();
         let mut is_refused = false;
         let mut meanwhile = || {
@@ -279,8 +279,7 @@ impl Run {
                 self.server().refuse_parked(&self.task.slots);
             }
         };
-        let edit = Edit::Flip(self.id.clone(), to.clone(), *epoch, self.now_ms());
-        match self.ask(edit, &mut meanwhile) {
+        match self.ask(Edit::Flip(self.id.clone(), to_epoch, self.now_ms()), &mut meanwhile) {
             Said::Yes => Flipped::Done,
             // It may have been carried out all the same.
             Said::No(why) => self.decide(&why, &mut meanwhile),
