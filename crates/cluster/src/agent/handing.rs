@@ -91,7 +91,7 @@ impl Agent {
         let Some((shard, record, _)) = self.led_shard() else { return };
         let is_asking = |member: &&Member| {
             let offer = self.records.offers.get(&(shard.clone(), member.node.clone()));
-            **member != self.me && offer.is_some_and(|offer| offer.asks && offer.life == member.life)
+            **member != self.me && offer.is_some_and(|offer| offer.asks)
         };
         let Some(to) = record.in_sync.iter().find(is_asking).cloned() else { return };
         let written = self.records.written_at(&Key::Offer(shard.clone(), to.node.clone()));
@@ -114,7 +114,7 @@ impl Agent {
         let (shard, record, revision) = self.led_shard()?;
         let (shard, record) = (shard.clone(), record.clone());
         let hand_over = self.hand_over.as_mut()?;
-        let began_at = hand_over.has_all_to.filter(|_| !hand_over.is_asked_for)?;
+        let began_at = hand_over.has_all_to?;
         let to = hand_over.to.clone();
         if !record.in_sync.contains(&to) {
             // It was taken out by a transaction that was under way; the hold ends by itself.
@@ -122,12 +122,12 @@ impl Agent {
             return None;
         }
         hand_over.is_asked_for = true;
-        let (live, node) = (Key::Live(to.node.clone()), Key::Node(to.node.clone()));
+        let live = Key::Live(to.node.clone());
         let offer = Key::Offer(shard.clone(), to.node.clone());
+        // Who takes the replica out of the shard writes its record.
         let compares = vec![
             (Key::Shard(shard.clone()), revision),
             (live.clone(), if self.records.is_live(&to) { self.records.written_at(&live) } else { u64::MAX }),
-            (node.clone(), self.records.written_at(&node)),
         ];
         let record = ShardRecord { epoch: record.epoch + 1, primary: to, began_at, ..record };
         let mut writes = vec![(Key::Shard(shard), Some(Record::Shard(record)))];
@@ -184,10 +184,9 @@ impl Agent {
     pub(super) fn unpark(&mut self, out: &mut Vec<Action>) {
         let Some(parked) = &mut self.parked else { return };
         let is_decided = parked.is_void || self.records.written_at(&parked.key) != parked.revision;
-        let was_refusing = parked.is_refusing;
         if !is_decided {
             let is_late = self.now_us >= parked.since_us + PARK_US;
-            if is_late && !was_refusing {
+            if is_late && !parked.is_refusing {
                 parked.is_refusing = true;
                 self.serve_until(0, out);
                 out.push(Action::Release);
@@ -203,7 +202,7 @@ impl Agent {
                 if is_still_primary { Err("ERR Something else was faster".to_owned()) } else { Ok(()) };
             out.push(Action::Answer(ask, answer));
         }
-        self.releases = !was_refusing;
+        self.releases = true;
     }
 
     /// This node leads no longer.
@@ -214,9 +213,7 @@ impl Agent {
                 out.push(Action::Answer(ask, Err("ERR This node leads its shard no more".to_owned())));
             }
         }
-        if self.parked.take().is_some_and(|parked| !parked.is_refusing) {
-            self.releases = true;
-        }
+        self.releases |= self.parked.take().is_some();
         self.leading = super::leading::Leading::default();
     }
 }

@@ -75,7 +75,7 @@ impl Lease {
     /// Until then nobody can see this node's live record gone. None: it is not known to be there, or who was
     /// promoted before it was is not known yet.
     pub fn until_us(&self, records: &Records) -> Option<u64> {
-        let is_current = self.is_granted && self.live_at.is_some_and(|live_at| records.revision >= live_at);
+        let is_current = self.live_at.is_some_and(|live_at| records.revision >= live_at);
         is_current.then(|| self.asked_us + LEASE_S * 1_000_000 - CLOCK_MARGIN_US)
     }
 }

@@ -186,12 +186,7 @@ impl Agent {
 
     fn offer(&self, shard: &ShardId, revision: u64, written: u64, offer: OfferRecord) -> Due {
         let own = Key::Offer(shard.clone(), self.me.node.clone());
-        let live = Key::Live(self.me.node.clone());
-        let compares = vec![
-            (Key::Shard(shard.clone()), revision),
-            (own.clone(), written),
-            (live.clone(), self.records.written_at(&live)),
-        ];
+        let compares = vec![(Key::Shard(shard.clone()), revision), (own.clone(), written)];
         Due { purpose: Purpose::Offer, compares, writes: vec![(own, Some(Record::Offer(offer)))] }
     }
 
@@ -234,13 +229,13 @@ impl Agent {
             return None;
         }
         standing.claimed = Some((revision, written));
-        let (node, live) = (Key::Node(self.me.node.clone()), Key::Live(self.me.node.clone()));
-        // What others offer is as it was, as long as they live and the shard's record is the same.
+        let node = Key::Node(self.me.node.clone());
+        // What others offer is as it was, as long as they live and the shard's record is the same. Where this node's offer is
+        // there, so is its lease, and this life's live record under it.
         let mut compares = vec![
             (Key::Shard(shard.clone()), revision),
             (Key::Offer(shard.clone(), self.me.node.clone()), written),
             (node.clone(), self.records.written_at(&node)),
-            (live.clone(), self.records.written_at(&live)),
         ];
         for member in record.in_sync.iter().filter(|member| member.node != self.me.node) {
             let is_judged = *member == record.primary || matches!(right, Right::AnyLife | Right::AllCrashed);
