@@ -423,6 +423,9 @@ impl World {
                     if node.served_shard(self.now_us) != Some(&record.shard) {
                         return Some(format!("n{at} leads and does not serve"));
                     }
+                    if node.acknowledged_to() < node.log.entries.len() {
+                        return Some(format!("n{at}'s replies wait"));
+                    }
                 }
                 Role::Follow { .. } if node.is_linked => {}
                 role => return Some(format!("n{at} is {role:?}")),

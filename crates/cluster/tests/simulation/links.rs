@@ -183,7 +183,12 @@ impl World {
         if node.held.is_some() || *refuses_writes || self.is_over {
             return;
         }
-        node.log.entries.push(moving::entry_of(slot, *epoch, self.next_entry));
+        let entry = moving::entry_of(slot, *epoch, self.next_entry);
+        let copies = node.copies_in_sync();
+        if copies.is_some_and(|copies| copies < self.min_in_sync) {
+            self.fail(&format!("ENOUGH COPIES: n{at} takes a write that {copies:?} have"));
+        }
+        self.nodes[at].log.entries.push(entry);
         self.next_entry += 1;
         self.release_replies(at);
         self.feed(at);

@@ -40,7 +40,7 @@ fn emptied(slot: usize) -> u64 {
 }
 
 /// The place of the slot that an entry is of, whether it says what is in it, or that nothing is.
-fn slot_of(entry: u64) -> Option<usize> {
+pub fn slot_of(entry: u64) -> Option<usize> {
     (entry & OF_NONE == 0).then_some((entry >> SLOT_SHIFT) as usize & 7)
 }
 

@@ -174,6 +174,7 @@ pub struct Node {
     pub ahead_us: u64,
     // The connection to etcd.
     pub lease: Option<u64>,
+    pub wants_lease: bool,
     pub pending: Option<TxnId>,
     pub watch_at: usize,
     pub is_watching: bool,
@@ -220,6 +221,7 @@ impl Node {
             drift_ppm: 0,
             ahead_us: 0,
             lease: None,
+            wants_lease: false,
             pending: None,
             watch_at: 0,
             is_watching: false,
@@ -274,6 +276,7 @@ impl Node {
 
     pub fn forget_process(&mut self) {
         self.lease = None;
+        self.wants_lease = false;
         self.pending = None;
         self.is_watching = false;
         self.is_watch_due = false;
@@ -341,6 +344,12 @@ impl Node {
                 .map_or(0, |replica| replica.acked_to)
         };
         awaited.iter().map(acked_to).min().unwrap_or(self.log.entries.len())
+    }
+
+    /// How many are in sync as it knows; None: it promises nothing.
+    pub fn copies_in_sync(&self) -> Option<usize> {
+        let (record, _) = self.agent.as_ref()?.records().shards.get(self.led.as_ref()?)?;
+        (record.promise == Promise::Quorum).then_some(record.in_sync.len())
     }
 
     /// The epoch that it leads.

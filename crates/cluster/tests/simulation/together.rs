@@ -1,6 +1,7 @@
 //! Faults that are dangerous together: what is lost comes back at the worst moment.
 
 use cluster::agent::FailoverKind;
+use cluster::records::Promise;
 
 use crate::faults::{Fault, Who};
 use crate::world::World;
@@ -14,13 +15,14 @@ impl World {
         if self.shards > 1 && self.random.one_in(2) {
             return self.moving(shard);
         }
-        match self.random.below(7) {
+        match self.random.below(8) {
             0 => self.flapping(shard),
             1 => self.severed(shard),
             2 => self.orphaned(shard),
             3 => self.overtaken(shard),
             4 => self.fallen(shard),
             5 => self.handed(shard),
+            6 => self.promised(shard),
             _ => self.removed(shard),
         }
     }
@@ -41,6 +43,33 @@ impl World {
             let lasts_us = self.random.between(300_000, 2_000_000);
             planned.push((self.random.between(1_900_000, 2_700_000), Fault::Delay(replica), lasts_us));
         }
+        if self.random.one_in(2) {
+            planned.push((away_us, Fault::SlowWatch(primary), self.random.between(200_000, 3_000_000)));
+        }
+        planned
+    }
+
+    /// What is promised changes while the primary hears late of what becomes of that, and replicas come and go.
+    fn promised(&mut self, shard: usize) -> Vec<Planned> {
+        let primary = Who::Primary(shard);
+        let mut planned = Vec::new();
+        for promise in [Promise::Nothing, Promise::Quorum] {
+            planned.push((self.random.below(2_000_000), Fault::Promise(promise), 0));
+        }
+        for _ in 0..self.random.between(1, 4) {
+            let replica = Who::Replica(shard, self.random.below(2) as usize);
+            let fault = self.one_of(&[
+                Fault::Lose(primary),
+                Fault::Delay(primary),
+                Fault::SlowWatch(primary),
+                Fault::CutFromEtcd(primary),
+                Fault::Cut(primary, replica, true),
+                Fault::Pause(replica),
+            ]);
+            let lasts_us = self.random.between(300_000, 4_000_000);
+            planned.push((self.random.below(3_000_000), fault, lasts_us));
+        }
+        planned.push((self.random.between(1_000_000, 5_000_000), Fault::Crash(primary), 2_000_000));
         planned
     }
 

@@ -227,7 +227,10 @@ impl World {
             Happening::FromEtcd(_, _, event) => self.hear_etcd(at, event),
             Happening::Granted(_, _, lease, asked_us) => {
                 let node = &mut self.nodes[at];
-                if *node.lease.get_or_insert(lease) == lease {
+                if std::mem::take(&mut node.wants_lease) {
+                    node.lease = Some(lease);
+                }
+                if node.lease == Some(lease) {
                     self.handle(at, Event::LeaseKept { asked_us });
                 }
             }
@@ -347,7 +350,8 @@ impl World {
         let life = self.nodes[at].life;
         match action {
             Action::Grant => {
-                self.nodes[at].lease = None;
+                // What is known of the one before arrives still.
+                self.nodes[at].wants_lease = true;
                 self.ask_etcd(at, Request::Grant { asked_us: clock_us });
             }
             Action::Renew => {
