@@ -291,9 +291,12 @@ fn what_is_asked_for_comes_to_nothing_once_what_it_stands_on_has_changed() {
         desk
     };
     let claiming_after_all_fell = || {
-        let mut desk = fallen();
-        desk.ticks(2);
-        offer_of_b(&mut desk, offered(2, 1, 10));
+        let in_sync = [member("b", 1), member("a", 1), member("c", 1)];
+        let there = [member("b", 2), member("c", 2)];
+        let mut desk = Desk::new(&in_sync[0], &in_sync, &there, Promise::Quorum);
+        for member in &there {
+            desk.tell(vec![(offer_key(member), Some(Record::Offer(offered(2, 1, 10))))]);
+        }
         assert!(desk.claims_within(40));
         desk
     };
@@ -344,7 +347,7 @@ fn what_is_asked_for_comes_to_nothing_once_what_it_stands_on_has_changed() {
             desk.put(vec![live(&member("b", 1))]);
         }),
         ("a claim where another life may have more", claiming_after_all_fell(), |desk| {
-            desk.put(vec![live(&member("b", 3))]);
+            desk.put(vec![live(&member("c", 3))]);
         }),
         ("a claim by who left the shard", taking_over(), |desk| leaves(desk, "a")),
         ("a live record over another process's", coming(), |desk| {
@@ -407,6 +410,23 @@ fn who_offers_says_what_it_has_now_once_it_follows_nobody_and_what_it_promised_i
 
 fn offers(desk: &mut Desk, offer: OfferRecord) {
     desk.tell(vec![(offer_key(&me()), Some(Record::Offer(offer)))]);
+}
+
+#[test]
+fn what_the_server_said_while_it_followed_is_not_offered() {
+    let mut desk = orphan(&[]);
+    desk.tell(vec![live(&member("b", 1))]);
+    desk.promised_us = Some(desk.now_us);
+    desk.tick();
+    desk.tell(vec![(Key::Live(member("b", 1).node), GONE)]);
+    assert!(matches!(desk.role(), Some(Action::Follow { .. })), "its primary may come back to etcd");
+    desk.tick();
+    // The process was stopped meanwhile.
+    desk.now_us += 1_500_000;
+    desk.tell(vec![live(&member("c", 1))]);
+    assert!(matches!(desk.role(), Some(Action::Stand)), "{:?}", desk.role());
+    assert_eq!(desk.asked, None);
+    assert!(desk.offers_within(2));
 }
 
 #[test]
@@ -528,6 +548,32 @@ fn whoever_may_have_come_into_the_set_is_awaited_and_its_promise_counts() {
     desk.followers.clear();
     desk.tick();
     assert_eq!(awaited(&desk), [b, c]);
+}
+
+#[test]
+fn all_are_awaited_while_it_may_have_been_promised_that_they_have_everything() {
+    let b = member("b", 1);
+    let mut desk = Desk::new(&me(), &[me(), b.clone()], slice::from_ref(&b), Promise::Nothing);
+    desk.ticks(3);
+    follow(&mut desk, &b);
+    desk.agent.configure_promise(Promise::Quorum);
+    assert!(desk.claims_within(5));
+    assert_eq!(desk.record_asked_for().promise, Promise::Quorum);
+    desk.lose();
+    desk.agent.configure_promise(Promise::Nothing);
+    desk.followers.clear();
+    desk.ticks(30);
+    assert_eq!(awaited(&desk), [b]);
+}
+
+#[test]
+fn a_node_is_in_the_set_in_one_life() {
+    let back = member("b", 2);
+    let mut desk = Desk::new(&me(), &[me(), member("b", 1)], slice::from_ref(&back), Promise::Quorum);
+    desk.ticks(2);
+    follow(&mut desk, &back);
+    assert!(desk.claims_within(5));
+    assert_eq!(desk.record_asked_for().in_sync, [me(), back]);
 }
 
 #[test]
