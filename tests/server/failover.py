@@ -22,6 +22,8 @@ class Side:
         server = Server(*OPTIONS, *options) if kind == HALCYON else Peer(path, *OPTIONS, *options)
         self.kind, self.server = kind, stack.enter_context(server)
         self.client = stack.enter_context(self.server.connect())
+        # Files are loaded even where there are none.
+        wait_until(lambda: self.facts("persistence").get("loading") == "0", "the data to be loaded")
 
     def call(self, *words):
         return self.client.call(*words)

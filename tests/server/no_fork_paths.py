@@ -174,14 +174,17 @@ def told(way, *arguments):
 
 
 def expect_filtered_with(side, *names):
-    """The filter is over all threads, and these are among them."""
+    """The filter is over all threads, and these are among them, once they run."""
     tasks = f"/proc/{side.server.process.pid}/task"
-    seen = set()
-    for task in os.listdir(tasks):
-        with contextlib.suppress(OSError), open(f"{tasks}/{task}/comm", encoding="ascii") as name:
-            seen.add(name.read().strip())
-    missing = [name for name in names if not any(thread.startswith(name) for thread in seen)]
-    assert not missing, f"no threads {missing} among {sorted(seen)}"
+
+    def are_there():
+        seen = set()
+        for task in os.listdir(tasks):
+            with contextlib.suppress(OSError), open(f"{tasks}/{task}/comm", encoding="ascii") as name:
+                seen.add(name.read().strip())
+        return all(any(thread.startswith(name) for thread in seen) for name in names)
+
+    wait_until(are_there, f"threads {names}")
     expect_filtered(side.server)
 
 

@@ -115,6 +115,17 @@ def placement_lists_without_effect():
         expect_bound(server, {"worker-0": str(first), "worker-1": str(first)})
 
 
+def are_bound_as_told(server, fields):
+    """What INFO says of workers is so of both."""
+    is_so = bound(server)
+    for number in range(2):
+        worker = fields[f"placement_worker{number}"]
+        cpus = worker["cpus"].replace(" ", ",") if worker["bound"] == "1" else free_list()
+        if is_so.get(f"worker-{number}") != cpus:
+            return False
+    return True
+
+
 @check
 def placement_auto():
     """server-cpulist auto: starts on this machine, and on one of which nothing can be read, and says what it chose"""
@@ -126,10 +137,10 @@ def placement_auto():
                 rules = ["plain", "apart", "shared", "steered", "quota"] if root == "/" else ["plain", "quota"]
                 assert fields["placement_rule"] in rules and fields["placement_reason"], fields
                 expect(fields["placement_workers"], "2", "workers")
-                for number in range(2):
-                    worker = fields[f"placement_worker{number}"]
-                    cpus = worker["cpus"].replace(" ", ",") if worker["bound"] == "1" else free_list()
-                    expect_bound(server, {f"worker-{number}": cpus})
+                wait_until(
+                    lambda server=server, client=client: are_bound_as_told(server, placement(client)),
+                    "workers to be bound as INFO says",
+                )
                 expect(client.call("CONFIG", "GET", "*cpulist")[1::2].count(b"auto"), 2, "values of auto")
 
 
@@ -267,12 +278,21 @@ def placement_lists_as_redis():
     if not path:
         raise Skip("there is no redis-server")
     for given in [form.format(a=first, b=second) for form in forms]:
-        with Peer(path, "--server_cpulist", given) as peer:
+        with Peer(path, "--server_cpulist", given) as peer, peer.connect() as client:
+            # It is bound last of all, before it answers anybody.
+            expect(client.call("PING"), "PONG")
             main = next(thread for thread in threads(peer) if thread["Name"] == "redis-server")
             wanted = main["Cpus_allowed_list"]
         with Server("--server_cpulist", given, threads=0) as server:
             expect_bound(server, {"long-lane": wanted})
-            workers = {cpus for name, cpus in bound(server).items() if name.startswith("worker-")}
-            if workers != {free_list()}:
-                workers = {bound_list(map(int, workers))}
-            expect(workers, {wanted}, f"CPUs of the workers by {given!r}")
+            wait_until(
+                lambda server=server, wanted=wanted: cpus_of_workers(server) == wanted, f"CPUs {wanted} of workers by {given!r}"
+            )
+
+
+def cpus_of_workers(server):
+    """All that workers are bound to together; None: some are not bound yet, others are."""
+    lists = {cpus for name, cpus in bound(server).items() if name.startswith("worker-")}
+    if lists == {free_list()}:
+        return free_list()
+    return bound_list(map(int, lists)) if lists and all(map(str.isdigit, lists)) else None
