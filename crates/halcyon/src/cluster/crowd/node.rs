@@ -15,11 +15,15 @@ use engine::config::Config;
 use engine::server::Process;
 
 use super::sightings::Sightings;
-use super::{ATTEMPT_PAUSE, ATTEMPTS_MAX};
+use super::{ATTEMPT_PAUSE, ATTEMPTS_MAX, LOOK_INTERVAL};
 use crate::cluster::etcd::{Etcd, Failure};
 use crate::cluster::options::Options;
 use crate::cluster::part::Part;
 use crate::cluster::plane::Mind;
+
+/// Listeners begin to listen one after the other, in so many steps.
+const WATCH_STEP: Duration = Duration::from_millis(50);
+const WATCH_STEPS: usize = 100;
 
 /// Primaries of each zone.
 const NODES_OF_ZONE: usize = 100;
@@ -240,10 +244,9 @@ async fn try_listen(
     person: &Person,
     sightings: &Sightings,
 ) -> Result<Infallible, Failure> {
-    let (etcd, revision) = Etcd::connect(options, endpoint).await?;
+    let (etcd, _) = Etcd::connect(options, endpoint).await?;
     let lease = etcd.grant().await?;
     let mut keeper = etcd.keep(lease).await?;
-    let mut watch = etcd.watch(revision + 1).await?;
     etcd.commit(&[], &person.records(), Some(lease)).await?;
     sightings.is_in(person.number);
     let renewing = async {
@@ -253,6 +256,14 @@ async fn try_listen(
         }
     };
     let watching = async {
+        // While they join, only those who decide need to be told of each other.
+        while !sightings.has_everybody() {
+            tokio::time::sleep(LOOK_INTERVAL).await;
+        }
+        tokio::time::sleep(WATCH_STEP * (person.number % WATCH_STEPS) as u32).await;
+        let revision = etcd.revision().await?;
+        sightings.arrived(person.number, revision);
+        let mut watch = etcd.watch(revision + 1).await?;
         while let Some(message) = watch.message().await? {
             if let Some(pair) = message.events().last().and_then(|event| event.kv()) {
                 sightings.arrived(person.number, pair.mod_revision() as u64);

@@ -35,6 +35,8 @@ struct Node {
 pub struct Sightings {
     began: Instant,
     nodes: Vec<Node>,
+    /// How many nodes are part of the cluster, or have been.
+    joined: AtomicUsize,
     leases_lost: AtomicUsize,
     failure: Mutex<Option<String>>,
 }
@@ -45,6 +47,7 @@ impl Sightings {
         Sightings {
             began: Instant::now(),
             nodes: (0..nodes).map(|_| Node::default()).collect(),
+            joined: AtomicUsize::new(0),
             leases_lost: AtomicUsize::new(0),
             failure: Mutex::new(None),
         }
@@ -70,7 +73,9 @@ impl Sightings {
 
     /// This node is part of the cluster.
     pub fn is_in(&self, node: usize) {
-        self.nodes[node].is_in.store(true, Relaxed);
+        if !self.nodes[node].is_in.swap(true, Relaxed) {
+            self.joined.fetch_add(1, Relaxed);
+        }
     }
 
     /// A lease was lost, which no idle node should.
@@ -96,9 +101,14 @@ impl Sightings {
         self.nodes[node].is_in.load(Relaxed)
     }
 
-    /// How many nodes are part of the cluster.
+    /// How many nodes are part of the cluster, or have been.
     pub fn joined(&self) -> usize {
-        self.nodes.iter().filter(|node| node.is_in.load(Relaxed)).count()
+        self.joined.load(Relaxed)
+    }
+
+    /// All are, or have been.
+    pub fn has_everybody(&self) -> bool {
+        self.joined() == self.nodes.len()
     }
 
     /// The least number of nodes that any of the first so many knows to be there.
@@ -152,6 +162,10 @@ mod tests {
         };
         assert_eq!((works(5), works(6), works(10)), (vec![30], vec![40], vec![]));
         assert_eq!((sightings.known_by_all(3), sightings.joined()), (0, 0));
+        for node in [1, 1, 2] {
+            sightings.is_in(node);
+        }
+        assert_eq!((sightings.joined(), sightings.has_everybody()), (2, false), "who comes back counts once");
         sightings.forget();
         assert!(sightings.arrivals_us(0).is_empty() && sightings.in_place_of(0).is_empty());
         sightings.fail("first".to_owned());

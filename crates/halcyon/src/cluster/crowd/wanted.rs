@@ -17,7 +17,7 @@ change.
        --agents N       of them that decide and route; the others only note when etcd tells them, so that this machine
                         need not do the work of as many as there are; all by default
        --threads N      that carry them; as many as there are CPUs by default
-       --starting N     that join at once; 64 by default
+       --starting N     that join at once; 32 by default
        --idle SECONDS   without a change; 10 by default
        --changes N      of each kind; 20 by default
        --json           events in JSON, a line each: joined, idle, changing; and the report as the last line
@@ -44,7 +44,7 @@ pub struct Wanted {
 impl Wanted {
     /// None where help is asked for; an error is a line for the user.
     pub fn parse(words: &[String]) -> Result<Option<Wanted>, String> {
-        let (mut nodes, mut agents, mut threads, mut starting) = (1_000, None, None, 64);
+        let (mut nodes, mut agents, mut threads, mut starting) = (1_000, None, None, 32);
         let (mut idle_s, mut changes, mut is_json) = (10, 20, false);
         let mut directives = ["--cluster-enabled", "yes"].map(str::to_owned).to_vec();
         let mut words = words.iter();
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn what_is_said_and_what_is_not() {
         let wanted = parse("--nodes 30 --cluster-etcd http://a:1 --json").expect("right").expect("no help");
-        assert_eq!((wanted.nodes, wanted.agents, wanted.starting, wanted.is_json), (30, 30, 64, true));
+        assert_eq!((wanted.nodes, wanted.agents, wanted.starting, wanted.is_json), (30, 30, 32, true));
         assert!(wanted.threads > 0);
         assert_eq!(wanted.config.string("cluster-etcd"), "http://a:1");
         let wanted = parse("--agents 5 --changes 3 --idle 0 --threads 2").expect("right").expect("no help");
