@@ -430,6 +430,18 @@ fn what_the_server_said_while_it_followed_is_not_offered() {
 }
 
 #[test]
+fn a_takeover_is_of_the_shard_that_it_was_asked_for() {
+    let mut desk = usurper();
+    let other = ShardId::new(&"6".repeat(40)).expect("40 digits");
+    let (record, _) = desk.etcd.shards[&shard()].clone();
+    desk.tell(vec![
+        (Key::Shard(other.clone()), Some(Record::Shard(record))),
+        (Key::Node(me().node), Some(Record::Node(facts::record(&other, "")))),
+    ]);
+    assert!(!desk.claims_within(40), "that one is in the same epoch, and nobody has asked for it");
+}
+
+#[test]
 fn nobody_offers_before_its_promise_is_over() {
     let mut desk = orphan(&[]);
     let promised_us = desk.now_us;

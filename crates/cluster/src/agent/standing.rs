@@ -51,6 +51,8 @@ impl Standing {
 pub(super) struct Failover {
     kind: FailoverKind,
     since_us: u64,
+    /// Of this shard, as long as it is in this epoch.
+    shard: ShardId,
     epoch: u64,
 }
 
@@ -343,8 +345,9 @@ impl Agent {
             {
                 Err("ERR This replica is not in sync with its master".to_owned())
             }
-            Some((_, record, _)) => {
-                self.failover = Some(Failover { kind, since_us: self.now_us, epoch: record.epoch });
+            Some((shard, record, _)) => {
+                let (shard, epoch) = (shard.clone(), record.epoch);
+                self.failover = Some(Failover { kind, since_us: self.now_us, shard, epoch });
                 Ok(())
             }
         };
@@ -354,7 +357,8 @@ impl Agent {
     /// Ends a failover that has been done, overtaken, or was tried long enough.
     pub(super) fn watch_failover(&mut self, out: &mut Vec<Action>) {
         let Some(failover) = &self.failover else { return };
-        let is_over = self.own_shard().is_none_or(|(_, record, _)| record.epoch != failover.epoch);
+        let is_it = |shard: &ShardId, epoch: u64| *shard == failover.shard && epoch == failover.epoch;
+        let is_over = self.own_shard().is_none_or(|(shard, record, _)| !is_it(shard, record.epoch));
         let is_late = self.now_us >= failover.since_us + FAILOVER_US;
         if is_late && !is_over {
             out.push(Action::Tell("The failover that was asked for did not come about in time".to_owned()));
