@@ -15,6 +15,7 @@ use crate::ctx::{Ctx, Event};
 use crate::fault::{CmdResult, Fault};
 use crate::server::Server;
 use crate::session::Session;
+use crate::slot_moves::UNKNOWN_IMPORT;
 use crate::table::{CommandInfo, Flags, KeyRule};
 use crate::transaction::Transaction;
 use crate::worker::Worker;
@@ -174,7 +175,7 @@ pub(crate) fn admit(
         },
     };
     let cluster = &server.cluster;
-    if cluster.is_served(slot) && !worker.is_cut_off {
+    if cluster.is_served(slot) && !worker.is_cut_off && !session.importing {
         return Ok(false);
     }
     if cluster.is_readable(session, info, slot) {
@@ -219,8 +220,8 @@ fn admit_slowly(
     args: Args<'_>,
 ) -> CmdResult<bool> {
     let asked = Asked::of(session, info, args);
-    if is_imported(server, session, asked) {
-        return Ok(false);
+    if session.importing {
+        return check_import(server, session, asked).map(|()| false);
     }
     let now_ms = worker.now.unix_ms;
     let mut is_there = |key: &[u8]| {
@@ -243,7 +244,8 @@ fn admit_slowly(
 #[inline]
 pub(crate) fn recheck(ctx: &mut Ctx<'_>, info: &CommandInfo, args: Args<'_>, slot: Option<u16>) -> CmdResult {
     let cluster = &ctx.server().cluster;
-    let Some(slot) = slot.filter(|slot| cluster.enabled && !cluster.is_served(*slot)) else { return Ok(()) };
+    let is_run = |slot: &u16| cluster.is_served(*slot) && !ctx.session_ref().importing;
+    let Some(slot) = slot.filter(|slot| cluster.enabled && !is_run(slot)) else { return Ok(()) };
     if cluster.is_readable(ctx.session_ref(), info, slot) {
         return Ok(());
     }
@@ -253,7 +255,8 @@ pub(crate) fn recheck(ctx: &mut Ctx<'_>, info: &CommandInfo, args: Args<'_>, slo
 /// As [`recheck`], of a transaction that is about to run.
 pub(crate) fn recheck_queue(ctx: &mut Ctx<'_>, queue: &Transaction) -> CmdResult {
     let cluster = &ctx.server().cluster;
-    if !cluster.enabled || queue.reach.slot().is_none_or(|slot| cluster.is_served(slot)) {
+    let is_run = |slot| cluster.is_served(slot) && !ctx.session_ref().importing;
+    if !cluster.enabled || queue.reach.slot().is_none_or(is_run) {
         return Ok(());
     }
     recheck_slowly(ctx, Asked::Queue(queue))
@@ -262,11 +265,13 @@ pub(crate) fn recheck_queue(ctx: &mut Ctx<'_>, queue: &Transaction) -> CmdResult
 /// As [`recheck`], of work that has let go of its stripes since, on keys of this slot.
 pub(crate) fn recheck_slot(ctx: &mut Ctx<'_>, slot: Option<u16>) -> CmdResult {
     let cluster = &ctx.server().cluster;
-    let Some(slot) = slot.filter(|slot| cluster.enabled && !cluster.is_served(*slot)) else { return Ok(()) };
-    let (standing, session) = (cluster.standing(), ctx.session_ref());
-    if session.importing && ctx.server().takes_from(session, slot) {
-        return Ok(());
+    let session = ctx.session_ref();
+    let is_run = |slot: &u16| cluster.is_served(*slot) && !session.importing;
+    let Some(slot) = slot.filter(|slot| cluster.enabled && !is_run(slot)) else { return Ok(()) };
+    if session.importing {
+        return if ctx.server().takes_from(session, slot) { Ok(()) } else { Err(UNKNOWN_IMPORT) };
     }
+    let standing = cluster.standing();
     let stays = standing.leads(slot)
         || (standing.owns(slot) && session.readonly && standing.has_data)
         || standing.opened.importing.contains_key(&slot);
@@ -276,16 +281,21 @@ pub(crate) fn recheck_slot(ctx: &mut Ctx<'_>, slot: Option<u16>) -> CmdResult {
     }
 }
 
-/// True if the connection sends slots that are being moved here, and these are of them.
-fn is_imported(server: &Server, session: &Session, asked: Asked<'_>) -> bool {
+/// What the connection is told that sends slots which are being moved here: it may touch these, and nothing else. What it sends once
+/// its import is over has come too late, all the more if the slots have come by another: a source that was stopped goes on
+/// where it was.
+fn check_import(server: &Server, session: &Session, asked: Asked<'_>) -> CmdResult {
     let is_coming = |name: &[u8]| server.takes_from(session, server.keyspace.position(name).slot());
-    session.importing && asked.names(server).iter().all(|name| is_coming(name))
+    match asked.names(server).iter().all(|name| is_coming(name)) {
+        true => Ok(()),
+        false => Err(UNKNOWN_IMPORT),
+    }
 }
 
 #[cold]
 fn recheck_slowly(ctx: &mut Ctx<'_>, asked: Asked<'_>) -> CmdResult {
-    if is_imported(ctx.server(), ctx.session_ref(), asked) {
-        return Ok(());
+    if ctx.session_ref().importing {
+        return check_import(ctx.server(), ctx.session_ref(), asked);
     }
     decide_held(ctx, asked).map_err(|elsewhere| {
         let (server, peer) = (ctx.server(), &ctx.session_ref().client.peer);

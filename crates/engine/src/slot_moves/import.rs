@@ -10,7 +10,7 @@ pub const NOT_YET: &str = "ERR Slots ";
 const BUSY: Fault = Fault::Text("ERR Slots are being imported already");
 const NOT_EMPTY: Fault = Fault::Text("ERR Slots to be imported hold keys");
 const OWN: Fault = Fault::Text("ERR Slots to be imported are this node's already");
-const UNKNOWN: Fault = Fault::Text("ERR No such import on this connection");
+pub(crate) const UNKNOWN_IMPORT: Fault = Fault::Text("ERR No such import on this connection");
 
 /// Slots that are being received.
 #[derive(Debug)]
@@ -72,7 +72,8 @@ impl Server {
     pub(crate) fn complete_import(&self, session: &Session, id: &str) -> CmdResult {
         let mut imports = self.slot_moves.imports.lock();
         let is_it = |import: &&mut Import| import.id == id && import.client_id == session.client.id;
-        let import = imports.iter_mut().find(is_it).filter(|import| !import.is_spoilt).ok_or(UNKNOWN)?;
+        let import =
+            imports.iter_mut().find(is_it).filter(|import| !import.is_spoilt).ok_or(UNKNOWN_IMPORT)?;
         import.is_ready = true;
         Ok(())
     }
@@ -87,7 +88,7 @@ impl Server {
             Some(import) => import,
             // The records have said so before.
             None if was_importing => return Ok(()),
-            None => return Err(UNKNOWN),
+            None => return Err(UNKNOWN_IMPORT),
         };
         let is_alone = self.cluster.topology().is_none();
         let is_known = is_alone || import.slots.slots().all(|slot| self.cluster.owns(slot));

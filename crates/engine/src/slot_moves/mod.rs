@@ -35,6 +35,7 @@ pub use slot_set::{SlotMarks, SlotSet};
 pub use told::Migration;
 
 use import::Import;
+pub(crate) use import::UNKNOWN_IMPORT;
 pub use import::{ImportView, NOT_YET};
 use told::Told;
 

@@ -457,6 +457,31 @@ fn what_was_flushed_meanwhile_does_not_come_to_count() {
     assert!(to.server.imports().is_empty() && !to.server.slot_moves.importing.any());
 }
 
+/// A source that was stopped, deposed, and goes on: its successor has moved the slots meanwhile.
+#[test]
+fn what_an_old_connection_still_sends_is_not_run_where_the_slots_have_come_by_another() {
+    let mut to = node();
+    to.on(1).check("CLUSTER SYNCSLOTS START m 15495 15495", "+OK");
+    to.check("RPUSH {a}list x", ":1");
+    to.check("MULTI", "+OK");
+    to.check("RPUSH {a}list late", "+QUEUED");
+    assert!(to.server.settle_import("m", false));
+    to.server.clear_left_slots();
+    to.on(0).check("CLUSTER SYNCSLOTS START m2 15495 15495", "+OK");
+    to.check("RPUSH {a}list x y", ":2");
+    let late = "-ERR No such import on this connection";
+    to.on(1).check("EXEC", "-EXECABORT Transaction discarded because of: No such import on this connection");
+    to.check("RPUSH {a}list late", late);
+    to.on(0).check("CLUSTER SYNCSLOTS READY m2", "+OK");
+    to.check("CLUSTER SYNCSLOTS DONE m2", "+OK");
+    to.on(1).check("RPUSH {a}list late", late);
+    to.check("SDIFFSTORE {a}set {a}list", late);
+    to.check("MULTI", "+OK");
+    to.check("RPUSH {a}list late", late);
+    to.check("EXEC", "-EXECABORT Transaction discarded because of previous errors.");
+    to.on(2).check("LRANGE {a}list 0 -1", "[x y]");
+}
+
 #[test]
 fn an_import_that_was_given_up_can_come_again_but_not_by_its_old_connection() {
     let mut to = node();
