@@ -559,7 +559,12 @@ fn whoever_may_have_come_into_the_set_is_awaited_and_its_promise_counts() {
     desk.lose();
     desk.followers.clear();
     desk.tick();
-    assert_eq!(awaited(&desk), [b, c]);
+    assert_eq!(awaited(&desk), [b.clone(), c.clone()]);
+    // Once it is of another shard, nothing that was asked for can take it in any more.
+    let other = ShardId::new(&"6".repeat(40)).expect("40 digits");
+    desk.tell(vec![(Key::Node(c.node), Some(Record::Node(facts::record(&other, ""))))]);
+    desk.tick();
+    assert_eq!(awaited(&desk), [b]);
 }
 
 #[test]

@@ -22,12 +22,19 @@ pub(super) struct Leading {
     /// Replicas that are about to join. Replies wait for them; each joins when it has all that the log held once
     /// they did: what was acknowledged before is not known to be in it.
     joining: BTreeMap<Member, Option<u64>>,
-    /// Sets, and what is promised of them, that were asked for, with the revision of the shard's record that the transaction
-    /// compares: while that is the newest, they may come to be.
-    proposed: Vec<(u64, Vec<Member>, Promise)>,
+    proposed: Vec<Proposal>,
     /// When each member of the set was last heard, and caught up.
     reached_us: BTreeMap<Member, u64>,
     gone_since_us: BTreeMap<Member, u64>,
+}
+
+/// A set, and what is promised of it, that was asked for. While all that its transaction compares is the newest, it may come to
+/// be.
+#[derive(PartialEq)]
+struct Proposal {
+    compares: Vec<(Key, u64)>,
+    set: Vec<Member>,
+    promise: Promise,
 }
 
 impl Leading {
@@ -39,8 +46,7 @@ impl Leading {
     }
 
     /// A transaction was asked for that would make this the set.
-    fn proposes(&mut self, revision: u64, set: Vec<Member>, promise: Promise) {
-        let proposal = (revision, set, promise);
+    fn proposes(&mut self, proposal: Proposal) {
         if !self.proposed.contains(&proposal) {
             self.proposed.push(proposal);
         }
@@ -48,7 +54,7 @@ impl Leading {
 
     /// True if others may take it by now that every member of the set has what was acknowledged.
     fn may_promise(&self, record: &ShardRecord) -> bool {
-        let proposed = self.proposed.iter().map(|(.., promise)| *promise);
+        let proposed = self.proposed.iter().map(|proposal| proposal.promise);
         proposed.chain([record.promise]).any(|promise| promise == Promise::Quorum)
     }
 
@@ -61,12 +67,13 @@ impl Agent {
     /// Leads: looks who is in sync.
     pub(super) fn lead(&mut self) -> Role {
         let now_us = self.now_us;
-        let Some((shard, record, revision)) = self.led_shard() else { return Role::Stand };
+        let Some((shard, record, _)) = self.led_shard() else { return Role::Stand };
         let (shard, record) = (shard.clone(), record.clone());
         if self.leading.epoch != record.epoch {
             self.leading = Leading { epoch: record.epoch, ..Leading::default() };
         }
-        self.leading.proposed.retain(|(compared, ..)| *compared == revision);
+        let is_open = |(key, compared): &(Key, u64)| self.records.written_at(key) == *compared;
+        self.leading.proposed.retain(|proposal| proposal.compares.iter().all(is_open));
         self.look_at_set(now_us, &record);
         self.look_at_joining(now_us, &shard, &record);
         let mut awaited = self.could_be_primary(&record);
@@ -83,7 +90,7 @@ impl Agent {
 
     /// Everybody else who is in the set, or will be if a transaction was carried out whose end is not known.
     fn could_be_primary(&self, record: &ShardRecord) -> BTreeSet<Member> {
-        let proposed = self.leading.proposed.iter().flat_map(|(_, set, _)| set);
+        let proposed = self.leading.proposed.iter().flat_map(|proposal| &proposal.set);
         record.in_sync.iter().chain(proposed).filter(|member| **member != self.me).cloned().collect()
     }
 
@@ -181,7 +188,7 @@ impl Agent {
         if set == record.in_sync && promise == record.promise {
             return None;
         }
-        self.leading.proposes(revision, set.clone(), promise);
+        self.leading.proposes(Proposal { compares: compares.clone(), set: set.clone(), promise });
         let key = Key::Shard(shard);
         let record = ShardRecord { in_sync: set, promise, ..record };
         Some(Due { purpose: Purpose::Set, compares, writes: vec![(key, Some(Record::Shard(record)))] })

@@ -121,6 +121,8 @@ impl Checks {
         for entry in node.log.entries.get(from..to).filter(|_| is_promised).unwrap_or_default() {
             if let Some(slot) = moving::slot_written(*entry)
                 && node.owns_slot(SLOTS_SAMPLED[slot])
+                // What came by a try that was given up was let go of, and told to nobody.
+                && moving::holds(&node.log, slot, *entry)
                 && self.void_to.get(&slot).is_none_or(|end| moving::number_of(*entry) > *end)
             {
                 let newest = self.of_slots.entry(slot).or_default();
