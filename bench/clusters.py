@@ -52,6 +52,9 @@ def cluster(program, nodes, replicas=0, arguments=(), slots=True):
         for _ in range(nodes):
             servers.append(Server(program, options, cpus=CPUS))
         addresses = [f"127.0.0.1:{server.port}" for server in servers]
+        for server in servers:
+            # Until etcd has told a node of the cluster, it says that it knows none.
+            wait_until(server, "CLUSTER NODES", b"myself")
         if slots:
             create(addresses, replicas)
             for server in servers:
