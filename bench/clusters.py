@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 
-from generator import Ended
+from generator import ask
 from servers import REPOSITORY, Server, die_with_parent
 
 sys.path.insert(0, str(REPOSITORY / "scripts"))
@@ -72,11 +72,11 @@ def create(addresses, replicas):
 
 
 def wait_until(server, command, wanted):
-    """Asks until the answer has these words."""
+    """Asks until the answer, one line or one string, has these words. The server may be loading."""
     deadline_s = time.monotonic() + START_TIMEOUT_S
     while True:
         with contextlib.suppress(OSError, RuntimeError), server.connect() as connection:
-            if wanted in Ended(connection).call(*command.split()):
+            if wanted in ask(connection, *command.split()):
                 return
         if time.monotonic() > deadline_s:
             raise RuntimeError(f"{server.name}: {command} did not say {wanted.decode()} in {START_TIMEOUT_S} s")

@@ -249,8 +249,8 @@ impl<'a> Load<'a> {
             tally.name,
             tally.due,
             self.tallies.iter().map(Tally::open).sum::<u64>(),
-            tally.took.share_us(0.5) as f64 / 1e3,
-            tally.took.share_us(0.99) as f64 / 1e3,
+            tally.share_ms(0.5),
+            tally.share_ms(0.99),
             tally.moved,
             tally.asked,
             tally.topology.values().sum::<u64>(),
@@ -347,7 +347,7 @@ impl<'a> Load<'a> {
                 self.later.push(Reverse((at_ns, number)));
             }
             Action::Done(job, Ok(())) => {
-                self.tallies[usize::from(job.phase)].took.record((now_ns - job.due_ns) / 1_000);
+                self.tallies[usize::from(job.phase)].answered(job.due_ns, now_ns);
             }
             Action::Done(job, Err(error)) => self.tallies[usize::from(job.phase)].error(&error),
             Action::Redirected { is_ask: true } => self.tallies[phase].asked += 1,
