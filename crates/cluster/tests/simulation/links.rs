@@ -174,7 +174,7 @@ impl World {
             .collect();
         let slot = served.get(self.random.below(8) as usize % served.len().max(1)).copied();
         if let Some(slot) = slot
-            && let Err(why) = self.checks.read_slot(at, slot, &self.nodes[at])
+            && let Err(why) = self.checks.read_slot(at, &shard, slot, &self.nodes[at])
         {
             self.fail(&why);
         }
