@@ -1,5 +1,6 @@
 """What nodes on etcd say to wrong addresses and credentials, to other clusters and to an etcd that was restored."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -100,26 +101,65 @@ def cluster_nodes_with_one_id_are_told_apart():
             expect(nodes.call(0, "SET", "3560", "1"), "OK")
 
 
+def revision(etcd, endpoints=None):
+    return json.loads(etcd.ctl("get", "nothing", "-w", "json", endpoints=endpoints))["header"]["revision"]
+
+
+def restored(etcd, nodes, go_on):
+    """Has the nodes of a cluster meet an etcd that was restored from a backup; both have to refuse it.
+
+    `go_on`: is called with etcd's revision before, to change what was restored before the nodes see it.
+    """
+    assign_two(nodes)
+    backup = os.path.join(etcd.directory, "backup")
+    etcd.ctl("snapshot", "save", backup)
+    # So many changes are lost that those made on the restored one, before both nodes have seen it, do not make up for them.
+    for turn in range(10):
+        giver, taker = turn % 2, 1 - turn % 2
+        expect(nodes.call(giver, "CLUSTER", "SETSLOT", 0, "NODE", nodes.id(taker)), "OK")
+        wait_until(lambda taker=taker: nodes.call(taker, "SET", "3560", "1") == "OK", "the slot's new owner to serve")
+        expect(nodes.call(taker, "DEL", "3560"), 1)
+    before = revision(etcd)
+    etcd.kill(0)
+    shutil.rmtree(os.path.join(etcd.directory, "0"))
+    subprocess.run(
+        ["etcdctl", "snapshot", "restore", backup, "--data-dir", os.path.join(etcd.directory, "0"), "--name", "m0",
+         "--initial-cluster", f"m0={etcd.peers[0]}", "--initial-advertise-peer-urls", etcd.peers[0]],
+        env={**os.environ, "ETCDCTL_API": "3"}, capture_output=True, timeout=30, check=True,
+    )
+    go_on(before)
+    etcd.restart(0)
+    for number in range(2):
+        wait_until(lambda number=number: is_refused(nodes.servers[number], "restored"), f"node {number} to refuse")
+
+
 @check
 def cluster_on_a_restored_etcd_is_refused():
     """cluster: an etcd that was restored from an old backup is noticed; nothing is served from it"""
     with Etcd(members=1) as etcd, Nodes(etcd, 2) as nodes:
-        assign_two(nodes)
-        backup = os.path.join(etcd.directory, "backup")
-        etcd.ctl("snapshot", "save", backup)
-        # So many changes are lost that those made on the restored one, before both nodes have seen it, do not make up for them.
-        for turn in range(10):
-            giver, taker = turn % 2, 1 - turn % 2
-            expect(nodes.call(giver, "CLUSTER", "SETSLOT", 0, "NODE", nodes.id(taker)), "OK")
-            wait_until(lambda taker=taker: nodes.call(taker, "SET", "3560", "1") == "OK", "the slot's new owner to serve")
-            expect(nodes.call(taker, "DEL", "3560"), 1)
-        etcd.kill(0)
-        shutil.rmtree(os.path.join(etcd.directory, "0"))
-        subprocess.run(
-            ["etcdctl", "snapshot", "restore", backup, "--data-dir", os.path.join(etcd.directory, "0"), "--name", "m0",
-             "--initial-cluster", f"m0={etcd.peers[0]}", "--initial-advertise-peer-urls", etcd.peers[0]],
-            env={**os.environ, "ETCDCTL_API": "3"}, capture_output=True, timeout=30, check=True,
-        )
+        restored(etcd, nodes, lambda _: None)
+
+
+@check
+def cluster_on_a_restored_etcd_that_has_gone_on_is_refused():
+    """cluster: an etcd that was restored, and written to since by others, is noticed though its revision is higher"""
+
+    def go_on(before):
+        elsewhere = f"http://127.0.0.1:{free_port()}"
+        command = etcd.commands[0]
+        etcd.commands[0] = [word.replace(etcd.clients[0], elsewhere) for word in command]
         etcd.restart(0)
-        for number in range(2):
-            wait_until(lambda number=number: is_refused(nodes.servers[number], "restored"), f"node {number} to refuse")
+        wait_until(lambda: is_healthy(elsewhere), "the restored etcd to be healthy")
+        while revision(etcd, elsewhere) < before + 10:
+            etcd.ctl("put", "something", "else", endpoints=elsewhere)
+        etcd.kill(0)
+        etcd.commands[0] = command
+
+    def is_healthy(endpoints):
+        try:
+            return revision(etcd, endpoints) > 0
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
+            return False
+
+    with Etcd(members=1) as etcd, Nodes(etcd, 2) as nodes:
+        restored(etcd, nodes, go_on)

@@ -6,7 +6,7 @@ use cluster::agent::{Action, Agent, Ask, AskId, Event, Identity, Outcome};
 use cluster::edits::{Edit, Wish};
 use cluster::ids::{Life, Member, NodeId, ShardId};
 use cluster::moves::MoveId;
-use cluster::records::{Key, LiveRecord, MoveState, Promise, Record, ShardRecord};
+use cluster::records::{ClusterRecord, Key, LiveRecord, MoveState, Promise, Record, ShardRecord};
 use cluster::slots::SlotRanges;
 use cluster::topology::Records;
 
@@ -211,6 +211,17 @@ fn a_history_that_goes_on_otherwise_is_refused() {
     other.revision += 10;
     node.see(Event::Records(other));
     assert!(refusal(&node).is_some_and(|why| why.contains("history is another")), "{:?}", refusal(&node));
+}
+
+#[test]
+fn another_cluster_under_the_same_name_is_refused_though_its_history_is_longer() {
+    let mut node = started();
+    let mut other = Records::default();
+    let cluster = ClusterRecord { id: "d".repeat(40), format: 1 };
+    other.put(Key::Cluster, Record::Cluster(cluster), node.etcd.revision + 10);
+    node.see(Event::Records(other));
+    let why = refusal(&node);
+    assert!(why.is_some_and(|why| why.contains("another one under this name")), "{why:?}");
 }
 
 #[test]

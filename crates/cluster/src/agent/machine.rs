@@ -261,6 +261,9 @@ impl Agent {
         if records.revision < seen {
             return Err(restored(records.revision, seen));
         }
+        if let Some(known) = &self.records.cluster {
+            check_cluster(records, &known.id)?;
+        }
         for (key, written) in &records.written {
             if *written <= seen && self.records.written_at(key) != *written {
                 return Err(format!(
@@ -274,24 +277,11 @@ impl Agent {
 
     /// What was kept from earlier lives has to fit the first records seen.
     fn check_kept(&mut self) {
-        let Some((cluster, seen)) = self.identity.kept.clone() else { return };
-        match &self.records.cluster {
-            Some(record) if record.id == cluster && self.records.revision >= seen => {}
-            Some(record) if record.id == cluster => {
-                let why = restored(self.records.revision, seen);
-                self.refuse(Cause::History, why);
-            }
-            Some(record) => {
-                let why = format!(
-                    "This node is of cluster {cluster}, but etcd holds another one under this name, {}",
-                    record.id
-                );
-                self.refuse(Cause::History, why);
-            }
-            None => {
-                let why = format!("This node is of cluster {cluster}, but etcd holds none under this name");
-                self.refuse(Cause::History, why);
-            }
+        let Some((cluster, seen)) = &self.identity.kept else { return };
+        let revision = self.records.revision;
+        let age = if revision < *seen { Err(restored(revision, *seen)) } else { Ok(()) };
+        if let Err(why) = check_cluster(&self.records, cluster).and(age) {
+            self.refuse(Cause::History, why);
         }
     }
 
@@ -502,6 +492,16 @@ impl Agent {
         self.hand_over_ended(&purpose, outcome);
         self.edit_ended(&purpose, outcome, out);
     }
+}
+
+/// These are the records of the cluster of this id.
+fn check_cluster(records: &Records, id: &str) -> Result<(), String> {
+    let whose = match &records.cluster {
+        Some(record) if record.id == id => return Ok(()),
+        Some(record) => format!("another one under this name, {}", record.id),
+        None => "none under this name".to_owned(),
+    };
+    Err(format!("This node is of cluster {id}, but etcd holds {whose}"))
 }
 
 fn restored(revision: u64, seen: u64) -> String {

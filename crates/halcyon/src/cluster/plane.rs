@@ -14,7 +14,7 @@ use tokio::time::MissedTickBehavior;
 use super::etcd::{BadRecord, Etcd, Failure, Keeper};
 use super::options::Options;
 use super::part::Part;
-use super::session::{self, Told};
+use super::session::{self, Before, Told};
 
 /// Between ticks of the agent.
 const TICK: Duration = Duration::from_millis(100);
@@ -24,6 +24,10 @@ const ROUND_PAUSE: Duration = Duration::from_millis(200);
 
 /// Between two lines of the log that tell that etcd is away.
 const REMINDER: Duration = Duration::from_secs(60);
+
+/// Nodes that have lost etcd together read all records in turn, the next one so much later: of a thousand nodes that is half a
+/// megabyte each.
+const TURN: Duration = Duration::from_millis(20);
 
 /// Until a transaction that could not be asked for is said to be unknown.
 const UNASKED_PAUSE: Duration = Duration::from_millis(100);
@@ -95,6 +99,8 @@ struct Way {
     seen: Option<u64>,
     /// Which of the members is next.
     endpoint: usize,
+    /// What tells this node from others, by chance.
+    chance: usize,
     /// How many failed one after the other.
     failures: usize,
     /// Since when etcd is away, and when that was last told.
@@ -115,18 +121,17 @@ pub struct Plane<M, P> {
     is_undecided: bool,
 }
 
-/// Runs until [`Knock::Stop`], or until nobody can knock any more.
+/// Runs until [`Knock::Stop`], or until nobody can knock any more. `chance` spreads the nodes: over etcd's members, and over time
+/// what they ask these for.
 pub async fn run<M: Mind, P: Part>(
     options: Options,
     mind: M,
     part: P,
-    first_endpoint: usize,
+    chance: usize,
     mut knocks: UnboundedReceiver<Knock>,
 ) {
     let (done, mut dones) = unbounded_channel();
-    let endpoint = first_endpoint % options.endpoints.len();
-    let way = Way { session: 0, task: None, etcd: None, seen: None, endpoint, failures: 0, away_since: None };
-    let mut plane = Plane::new(options, mind, part, way, done);
+    let mut plane = Plane::new(options, mind, part, chance, done);
     plane.connect();
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -149,7 +154,17 @@ pub async fn run<M: Mind, P: Part>(
 }
 
 impl<M: Mind, P: Part> Plane<M, P> {
-    fn new(options: Options, mind: M, part: P, way: Way, done: UnboundedSender<Done>) -> Plane<M, P> {
+    fn new(options: Options, mind: M, part: P, chance: usize, done: UnboundedSender<Done>) -> Plane<M, P> {
+        let way = Way {
+            session: 0,
+            task: None,
+            etcd: None,
+            seen: None,
+            endpoint: chance % options.endpoints.len(),
+            chance,
+            failures: 0,
+            away_since: None,
+        };
         Plane {
             options,
             mind,
@@ -284,7 +299,9 @@ impl<M: Mind, P: Part> Plane<M, P> {
         self.way.session += 1;
         let (session, endpoint) = (self.way.session, self.endpoint().to_owned());
         let (tell, mut told) = unbounded_channel();
-        let running = session::run(self.options.clone(), endpoint, self.way.seen, tell);
+        let turns = self.way.chance % self.mind.records().nodes.len().max(1);
+        let before = Before { seen: self.way.seen, reads_all_after: TURN * turns as u32 };
+        let running = session::run(self.options.clone(), endpoint, before, tell);
         let done = self.done.clone();
         let task = tokio::spawn(async move {
             let pass_on = async {

@@ -18,7 +18,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use super::options::Options;
 use super::part::Part;
 use super::plane::{self, Knock, Mind};
-use super::session::{self, Told};
+use super::session::{self, Before, Told};
 
 /// Anything that should happen is waited for this long: only a defect gets here.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -273,7 +273,7 @@ fn records_are_written_read_and_watched() {
 fn an_outage_of_etcd_is_noticed_and_ends() {
     let Some(etcd) = Server::start("outage") else { return };
     let node = Node::start(&[&etcd.address]);
-    node.await_records();
+    let empty = node.await_records();
     node.order(Action::Grant);
     node.await_lease();
     etcd.signal("STOP");
@@ -282,12 +282,76 @@ fn an_outage_of_etcd_is_noticed_and_ends() {
     etcd.signal("CONT");
     // Whether it was written or not, the lease is renewed and the watch goes on, without being asked to.
     node.await_lease();
+    // It may be another etcd's history by now.
+    assert!(node.await_records().revision >= empty.revision);
     let key = format!("/halcyon/default/nodes/{}", "e".repeat(40));
     let value = r#"{"ip":"::1","port":1,"tls_port":0,"bus_port":2,"shard":"SHARD"}"#
         .replace("SHARD", &"f".repeat(40));
     etcd.ctl(&["put", &key, &value]);
     let id = NodeId::new(&"e".repeat(40)).expect("40 digits");
     assert!(node.await_change(&Key::Node(id)).is_some());
+    node.stop();
+}
+
+/// The first that a session, which goes on after this revision, tells and this takes something from.
+fn first_of_session<T>(
+    etcd: &Server,
+    seen: u64,
+    reads_all_after: Duration,
+    take: impl Fn(Event, usize) -> Option<T>,
+) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let before = Before { seen: Some(seen), reads_all_after };
+    let found = async {
+        loop {
+            let (tell, mut told) = unbounded_channel();
+            let session = session::run(options(&[&etcd.address]), etcd.address.clone(), before, tell);
+            let first = async {
+                while let Some(told) = told.recv().await {
+                    let taken = match told {
+                        Told::Event(event, errors) => take(*event, errors.len()),
+                        Told::Connected(_) | Told::Lost(_) => None,
+                    };
+                    if taken.is_some() {
+                        return taken;
+                    }
+                }
+                None
+            };
+            // One that etcd was too slow for says nothing: another one begins where it did.
+            let first = tokio::select! {
+                biased;
+                first = first => first,
+                () = session => None,
+            };
+            if let Some(first) = first {
+                return first;
+            }
+        }
+    };
+    let found = async { tokio::time::timeout(PATIENCE, found).await };
+    runtime.block_on(found).expect("something is told")
+}
+
+/// The revisions that were seen may have been others' than those of which an etcd tells that was restored.
+#[test]
+fn who_goes_on_where_it_was_reads_all_records_as_well() {
+    let Some(etcd) = Server::start("again") else { return };
+    let node = Node::start(&[&etcd.address]);
+    let empty = node.await_records();
+    let write = vec![(Key::Cluster, Some(cluster_record("a")))];
+    let Outcome::Committed(written) = node.commit(1, Vec::new(), write) else { panic!("etcd answers") };
+    for seen in [empty.revision, written] {
+        let records = first_of_session(&etcd, seen, Duration::ZERO, |event, _| match event {
+            Event::Records(records) => Some(records),
+            Event::Changed { revision, .. } => {
+                assert_eq!(revision, written);
+                None
+            }
+            _ => None,
+        });
+        assert_eq!((records.revision, records.written_at(&Key::Cluster)), (written, written));
+    }
     node.stop();
 }
 
@@ -303,24 +367,7 @@ fn what_etcd_has_forgotten_is_made_up_for_by_reading_all() {
     let last = empty.revision + 3;
     etcd.ctl(&["compact", &last.to_string()]);
     let told = |seen| {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        runtime.block_on(async {
-            let (tell, mut told) = unbounded_channel();
-            let session = session::run(options(&[&etcd.address]), etcd.address.clone(), Some(seen), tell);
-            let first = async {
-                loop {
-                    match told.recv().await.expect("the session goes on") {
-                        Told::Connected(_) => {}
-                        Told::Event(event, errors) => break (*event, errors.len()),
-                        Told::Lost(failure) => panic!("{failure:?}"),
-                    }
-                }
-            };
-            tokio::select! {
-                _ = session => panic!("the session goes on"),
-                first = tokio::time::timeout(PATIENCE, first) => first.expect("something is told"),
-            }
-        })
+        first_of_session(&etcd, seen, Duration::from_secs(3600), |event, errors| Some((event, errors)))
     };
     let (event, errors) = told(empty.revision);
     assert!(matches!(event, Event::Records(records) if records.cluster.is_some()) && errors == 0);

@@ -31,10 +31,11 @@ impl Mind for Listener {
 }
 
 fn plane() -> Plane<Listener, Bystander> {
-    let way =
-        Way { session: 1, task: None, etcd: None, seen: None, endpoint: 0, failures: 0, away_since: None };
     let (done, _) = unbounded_channel();
-    Plane::new(options(&["http://127.0.0.1:1"]), Listener::default(), Bystander(Instant::now()), way, done)
+    let (options, part) = (options(&["http://127.0.0.1:1"]), Bystander(Instant::now()));
+    let mut plane = Plane::new(options, Listener::default(), part, 0, done);
+    plane.way.session = 1;
+    plane
 }
 
 fn changed(session: u64, revision: u64) -> Done {
