@@ -76,6 +76,10 @@ pub struct TxnId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AskId(pub u64);
 
+/// One time that writes are held for the shard to be handed over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HoldId(pub u64);
+
 /// What became of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -135,8 +139,10 @@ pub enum Event {
     /// Somebody asks for something.
     Asked(AskId, Ask),
     /// All that the log held when writes were held is acknowledged by whom the shard is handed to; or it took too
-    /// long. Not sent after [`Action::Release`].
+    /// long. It may arrive after [`Action::Release`], and after the next [`Action::Hold`].
     HandedOver {
+        /// Which time that was.
+        hold: HoldId,
         /// It has all.
         has_all: bool,
         /// The end of the log, to which nothing is appended until writes run again, not even what tells replicas of
@@ -211,9 +217,9 @@ pub enum Action {
     Stand,
     /// Commands on keys may be run until this instant.
     ServeUntil(u64),
-    /// Hold writes until it is said to release them; tell by [`Event::HandedOver`] when this member has acknowledged
-    /// all.
-    Hold(Member),
+    /// Hold writes until it is said to release them; tell by [`Event::HandedOver`] of this time when this member has
+    /// acknowledged all.
+    Hold(HoldId, Member),
     /// Let every command on keys wait that arrives from now on, as CLIENT PAUSE ALL does: somebody else may own them
     /// soon.
     Park,

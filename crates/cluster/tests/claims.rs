@@ -6,8 +6,8 @@ mod facts;
 use std::slice;
 
 use cluster::agent::{
-    Action, Agent, Ask, AskId, CLOCK_MARGIN_US, Event, FailoverKind, Follower, LEASE_S, Outcome, PROMISE_US,
-    TxnId,
+    Action, Agent, Ask, AskId, CLOCK_MARGIN_US, Event, FailoverKind, Follower, HoldId, LEASE_S, Outcome,
+    PROMISE_US, TxnId,
 };
 use cluster::ids::{Life, Member, NodeId, ShardId};
 use cluster::records::{ClusterRecord, Key, LiveRecord, OfferRecord, Promise, Record, ShardRecord};
@@ -266,7 +266,7 @@ fn handing_to(replica: &Member) -> Desk {
     let mut desk = Desk::new(&me(), &[me(), replica.clone()], slice::from_ref(replica), Promise::Quorum);
     desk.ticks(3);
     desk.see(Event::Asked(AskId(1), Ask::HandTo(replica.node.clone())));
-    desk.see(Event::HandedOver { has_all: true, log_end: desk.log_end });
+    desk.see(Event::HandedOver { hold: HoldId(1), has_all: true, log_end: desk.log_end });
     assert_eq!(desk.record_asked_for().primary, *replica);
     desk
 }
@@ -626,6 +626,29 @@ fn what_is_held_is_released_when_the_lead_is_lost() {
     };
     desk.tell(vec![(Key::Shard(shard()), Some(Record::Shard(record)))]);
     assert!(desk.done[held..].iter().any(|action| matches!(action, Action::Release)));
+}
+
+/// The server had said it, or was about to, when the first one was given up.
+#[test]
+fn what_is_said_of_one_hand_over_is_not_taken_for_the_next() {
+    let [b, c] = [member("b", 1), member("c", 1)];
+    for (has_all, log_end) in [(true, 40), (false, 50)] {
+        let set = [me(), b.clone(), c.clone()];
+        let mut desk = Desk::new(&me(), &set, &set[1..], Promise::Quorum);
+        desk.ticks(3);
+        desk.see(Event::Asked(AskId(1), Ask::HandTo(b.node.clone())));
+        desk.see(Event::HandedOver { hold: HoldId(1), has_all: false, log_end: 40 });
+        desk.see(Event::Asked(AskId(2), Ask::HandTo(c.node.clone())));
+        let held = desk.done.iter().rev().find(|action| matches!(action, Action::Hold(..)));
+        assert!(matches!(held, Some(Action::Hold(HoldId(2), to)) if *to == c), "{held:?}");
+        let begun = desk.done.len();
+        desk.see(Event::HandedOver { hold: HoldId(1), has_all, log_end });
+        assert_eq!(desk.asked, None);
+        assert_eq!(desk.done.len(), begun);
+        desk.see(Event::HandedOver { hold: HoldId(2), has_all: true, log_end: 50 });
+        let record = desk.record_asked_for();
+        assert_eq!((record.primary, record.began_at), (c.clone(), 50));
+    }
 }
 
 #[test]

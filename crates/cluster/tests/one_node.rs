@@ -2,7 +2,7 @@
 
 mod facts;
 
-use cluster::agent::{Action, Agent, Ask, AskId, Event, Identity, Outcome};
+use cluster::agent::{Action, Agent, Ask, AskId, Event, HoldId, Identity, Outcome};
 use cluster::edits::{Edit, Wish};
 use cluster::ids::{Life, Member, NodeId, ShardId};
 use cluster::moves::MoveId;
@@ -326,11 +326,11 @@ fn slots_are_not_given_away_while_the_shard_is_being_handed_over() {
     node.see(Event::Asked(AskId(2), Ask::HandTo(replica.node.clone())));
     node.see(Event::Asked(AskId(3), Ask::Edit(Edit::SetSlots(other, SlotRanges::of([5])))));
     assert_eq!((node.answer(3), parks(&node)), (None, 0), "writes are held, and stay held");
-    node.see(Event::HandedOver { has_all: true, log_end: 0 });
+    node.see(Event::HandedOver { hold: HoldId(1), has_all: true, log_end: 0 });
     assert_eq!(node.etcd.shards[&own].0.primary, replica);
     assert_eq!(node.answer(2), Some(Ok(())));
     assert!(node.answer(3).is_some_and(|answer| answer.is_err()), "the slots are not its to give any more");
-    let held = node.done.iter().position(|action| matches!(action, Action::Hold(_))).expect("held");
+    let held = node.done.iter().position(|action| matches!(action, Action::Hold(..))).expect("held");
     let parked = node.done.iter().position(|action| matches!(action, Action::Park)).expect("parked");
     assert!(!node.done[held..parked].iter().any(|action| matches!(action, Action::Release)));
 }

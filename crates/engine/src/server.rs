@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use base::clock::{Clock, Now};
 use base::limits::{APPLY_THREADS_MAX, LOG_RING_BYTES, LOG_SEGMENT_BYTES, OUTGOING_THREADS, SCRIPT_THREADS};
-use cluster::agent::Ask;
+use cluster::agent::{Ask, HoldId};
 use journal::log::{Log, LogLimits};
 use parking_lot::Mutex;
 use rdb::{Cursor, Event as FileEvent, FileDecoder, Piece};
@@ -186,7 +186,7 @@ pub trait Host: Send + Sync {
     fn follow(&self, _term: u64) {}
     /// The member that a shard is handed to has everything ([`Server::cluster_hold`]), or did not get it in time. The log ends
     /// at `log_end`, and stays so until writes run again.
-    fn cluster_handed_over(&self, _has_all: bool, _log_end: u64) {}
+    fn cluster_handed_over(&self, _hold: HoldId, _has_all: bool, _log_end: u64) {}
     /// Begins append-only files anew, for all that is in the log from now on; returns once they are there. The error says
     /// what failed, and why.
     fn begin_files(&self, _server: &Server) -> Result<(), String> {
@@ -271,7 +271,7 @@ pub struct NoHost {
     /// What was saved last under held stripes: a whole file.
     pub file: Arc<Mutex<Vec<u8>>>,
     /// What was told of changes of primaries.
-    pub handed_over: Arc<Mutex<Vec<bool>>>,
+    pub handed_over: Arc<Mutex<Vec<(HoldId, bool)>>>,
     /// What was asked of the cluster, which does it all; None: there is none.
     pub asked: Arc<Mutex<Option<Vec<Ask>>>>,
     /// The connections that can be made, the last first.
@@ -291,8 +291,8 @@ impl Host for NoHost {
         bytes.fill(0xa5);
     }
     fn shutdown(&self) {}
-    fn cluster_handed_over(&self, has_all: bool, _: u64) {
-        self.handed_over.lock().push(has_all);
+    fn cluster_handed_over(&self, hold: HoldId, has_all: bool, _: u64) {
+        self.handed_over.lock().push((hold, has_all));
     }
     fn cluster_ask(&self, ask: Ask, answer: Answer) {
         match &mut *self.asked.lock() {

@@ -273,8 +273,8 @@ impl Harness {
         crate::eviction::evict_one(&self.server, &mut self.worker) == crate::eviction::Attempt::Evicted
     }
 
-    /// What the host was told of changes of primaries, which is taken away.
-    pub fn handed_over(&mut self) -> Vec<bool> {
+    /// What the host was told of changes of primaries, which is taken away: when writes were held, and if the next one has all.
+    pub fn handed_over(&mut self) -> Vec<(cluster::agent::HoldId, bool)> {
         std::mem::take(&mut self.host.handed_over.lock())
     }
 

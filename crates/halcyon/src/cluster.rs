@@ -32,7 +32,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use cluster::agent::{Action, Agent, Ask, Event};
+use cluster::agent::{Action, Agent, Ask, Event, HoldId};
 use cluster::records::{Key, LiveRecord, NodeRecord, Promise, Record, ShardRecord};
 use cluster::topology::{Records, Topology};
 use engine::config::Config;
@@ -121,9 +121,9 @@ impl Door {
     }
 
     /// As [`engine::server::Host::cluster_handed_over`].
-    pub fn handed_over(&self, has_all: bool, log_end: u64) {
+    pub fn handed_over(&self, hold: HoldId, has_all: bool, log_end: u64) {
         // A thread that has ended hands nothing over.
-        let _ = self.knock(Knock::HandedOver { has_all, log_end });
+        let _ = self.knock(Knock::HandedOver { hold, has_all, log_end });
     }
 
     /// As [`engine::server::Host::save_cluster_config`].

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use cluster::agent::Ask;
+use cluster::agent::{Ask, HoldId};
 use engine::clients::Client;
 use engine::lane::Deferred;
 use engine::letter::Letter;
@@ -326,8 +326,8 @@ impl Host for ProcessHost {
         self.cluster.ask(ask, answer);
     }
 
-    fn cluster_handed_over(&self, has_all: bool, log_end: u64) {
-        self.cluster.handed_over(has_all, log_end);
+    fn cluster_handed_over(&self, hold: HoldId, has_all: bool, log_end: u64) {
+        self.cluster.handed_over(hold, has_all, log_end);
     }
 
     fn save_cluster_config(&self) -> Result<(), String> {

@@ -3,7 +3,7 @@
 
 use super::commits::{Due, Purpose};
 use super::machine::Agent;
-use super::{Action, AskId, Outcome};
+use super::{Action, AskId, HoldId, Outcome};
 use crate::ids::Member;
 use crate::records::{Key, Record, ShardRecord};
 
@@ -15,6 +15,7 @@ const PARK_US: u64 = 1_000_000;
 
 /// The shard goes to a replica.
 pub(super) struct HandOver {
+    hold: HoldId,
     to: Member,
     ask: Option<AskId>,
     since_us: u64,
@@ -63,15 +64,17 @@ impl Agent {
         if !record.in_sync.contains(&to) || !self.records.is_live(&to) || to == self.me {
             return Err("ERR That replica is not in sync".to_owned());
         }
-        out.push(Action::Hold(to.clone()));
-        self.hand_over =
-            Some(HandOver { to, ask, since_us: self.now_us, has_all_to: None, is_asked_for: false });
+        self.last_hold.0 += 1;
+        let hold = self.last_hold;
+        out.push(Action::Hold(hold, to.clone()));
+        let since_us = self.now_us;
+        self.hand_over = Some(HandOver { hold, to, ask, since_us, has_all_to: None, is_asked_for: false });
         Ok(())
     }
 
-    /// The server says that the replica has all, or that it took too long.
-    pub(super) fn held(&mut self, has_all: bool, log_end: u64, out: &mut Vec<Action>) {
-        match &mut self.hand_over {
+    /// The server says that the replica has all, or that it took too long: another one may be waited for by now.
+    pub(super) fn held(&mut self, hold: HoldId, has_all: bool, log_end: u64, out: &mut Vec<Action>) {
+        match self.hand_over.as_mut().filter(|hand_over| hand_over.hold == hold) {
             Some(hand_over) if has_all => hand_over.has_all_to = Some(log_end),
             Some(hand_over) if !hand_over.is_asked_for => {
                 self.give_up_hand_over("ERR The replica did not catch up in time", out);

@@ -9,7 +9,7 @@ use super::handing::{HandOver, Parked};
 use super::leading::Leading;
 use super::lease::Lease;
 use super::standing::Standing;
-use super::{Action, AskId, Event, Follower, Identity, TxnId};
+use super::{Action, AskId, Event, Follower, HoldId, Identity, TxnId};
 use crate::ids::{Member, NodeId, ShardId};
 use crate::records::{Key, NodeRecord, Promise, Record, ShardRecord};
 use crate::topology::{Records, Topology};
@@ -31,6 +31,8 @@ pub struct Agent {
     pub(super) leading: Leading,
     pub(super) standing: Option<Standing>,
     pub(super) hand_over: Option<HandOver>,
+    /// The last time that writes were held.
+    pub(super) last_hold: HoldId,
     pub(super) parked: Option<Parked>,
     /// What was held or parked runs again, once its owner is known.
     pub(super) releases: bool,
@@ -112,6 +114,7 @@ impl Agent {
             leading: Leading::default(),
             standing: None,
             hand_over: None,
+            last_hold: HoldId::default(),
             parked: None,
             releases: false,
             asking_offer: 0,
@@ -142,7 +145,7 @@ impl Agent {
                 }
             }
             Event::Asked(ask, wanted) => self.ask(ask, wanted, out),
-            Event::HandedOver { has_all, log_end } => self.held(has_all, log_end, out),
+            Event::HandedOver { hold, has_all, log_end } => self.held(hold, has_all, log_end, out),
         }
         self.decide(out);
     }

@@ -214,13 +214,14 @@ impl World {
     pub fn hold_check(&mut self, at: usize) {
         let clock_us = self.nodes[at].clock_us(self.now_us);
         let node = &self.nodes[at];
-        let Some(member) = &node.held else { return };
+        let Some((hold, member)) = &node.held else { return };
+        let hold = *hold;
         let log_end = node.log.entries.len();
         let has_all =
             node.replicas.iter().any(|replica| replica.member == *member && replica.acked_to >= log_end);
         let is_late = clock_us > node.held_since_us + 1_500_000;
         if has_all || is_late {
-            self.handle(at, Event::HandedOver { has_all, log_end: log_end as u64 });
+            self.handle(at, Event::HandedOver { hold, has_all, log_end: log_end as u64 });
         }
     }
 }

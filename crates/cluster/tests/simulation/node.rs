@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use cluster::agent::{Action, Agent, Event, Follower, Identity, TxnId};
+use cluster::agent::{Action, Agent, Event, Follower, HoldId, Identity, TxnId};
 use cluster::ids::{Life, Member, NodeId, ShardId};
 use cluster::moves::MoveId;
 use cluster::records::Promise;
@@ -189,7 +189,7 @@ pub struct Node {
     pub led: Option<ShardId>,
     pub serve_until_us: u64,
     pub topology: Option<Arc<Topology>>,
-    pub held: Option<Member>,
+    pub held: Option<(HoldId, Member)>,
     pub held_since_us: u64,
     pub is_parked: bool,
     pub is_refused: bool,

@@ -385,8 +385,8 @@ impl World {
                 self.nodes[at].serve_until_us = until_us;
                 self.release_replies(at);
             }
-            Action::Hold(member) => {
-                self.nodes[at].held = Some(member);
+            Action::Hold(hold, member) => {
+                self.nodes[at].held = Some((hold, member));
                 self.nodes[at].held_since_us = clock_us;
                 self.feed(at);
             }

@@ -99,6 +99,7 @@ impl Server {
 #[cfg(test)]
 mod tests {
     use base::slot::slot_of;
+    use cluster::agent::HoldId;
     use cluster::ids::{Life, Member, NodeId};
 
     use super::*;
@@ -145,7 +146,7 @@ mod tests {
         let (harness, _) = leader();
         let (server, slot) = (&harness.server, slot_of(b"a"));
         let to = Member { node: NodeId::new(&"b".repeat(40)).expect("40 digits"), life: Life(1) };
-        server.cluster_hold(to);
+        server.cluster_hold(HoldId(1), to);
         let before = (server.keyspace.count_in_slot(0, slot), server.log.end());
         assert_eq!(server.clear_some(slot), Step::Wait);
         assert_eq!((server.keyspace.count_in_slot(0, slot), server.log.end()), before);

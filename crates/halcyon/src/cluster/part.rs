@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cluster::agent::Event;
+use cluster::agent::{Event, HoldId};
 use cluster::ids::Member;
 use cluster::records::{NodeRecord, Promise};
 use cluster::topology::{Records, Topology};
@@ -38,8 +38,8 @@ pub trait Part {
     fn follow(&mut self, record: Option<&NodeRecord>, primary: &Member, epoch: u64);
     /// Neither.
     fn stand(&mut self);
-    /// Hold writes.
-    fn hold(&mut self, until: &Member);
+    /// Hold writes, which is this time.
+    fn hold(&mut self, id: HoldId, until: &Member);
     /// Hold everything.
     fn park(&mut self);
     /// Run what was held again.
@@ -159,8 +159,8 @@ impl Part for ServerPart {
         self.shared.server.cluster_stand();
     }
 
-    fn hold(&mut self, until: &Member) {
-        self.shared.server.cluster_hold(until.clone());
+    fn hold(&mut self, id: HoldId, until: &Member) {
+        self.shared.server.cluster_hold(id, until.clone());
     }
 
     fn park(&mut self) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cluster::agent::{Action, Ask, AskId, Event, Outcome, TxnId};
+use cluster::agent::{Action, Ask, AskId, Event, HoldId, Outcome, TxnId};
 use cluster::records::{Key, NodeRecord, Promise, Record};
 use cluster::topology::Records;
 use engine::server::Answer;
@@ -50,6 +50,8 @@ pub enum Knock {
     Ask(Ask, Answer),
     /// [`Event::HandedOver`].
     HandedOver {
+        /// Which time writes were held.
+        hold: HoldId,
         /// It has all.
         has_all: bool,
         /// What that is.
@@ -211,7 +213,7 @@ impl<M: Mind, P: Part> Plane<M, P> {
             }
             Action::Stand => self.part.stand(),
             Action::ServeUntil(mono_us) => self.part.serve_until(mono_us),
-            Action::Hold(member) => self.part.hold(&member),
+            Action::Hold(hold, member) => self.part.hold(hold, &member),
             Action::Park => self.part.park(),
             Action::Release => self.part.release(),
             Action::Install(topology) => self.part.install(topology),
@@ -450,7 +452,9 @@ impl<M: Mind, P: Part> Plane<M, P> {
                 self.answers.push((id, answer));
                 self.tell(Event::Asked(id, ask));
             }
-            Knock::HandedOver { has_all, log_end } => self.tell(Event::HandedOver { has_all, log_end }),
+            Knock::HandedOver { hold, has_all, log_end } => {
+                self.tell(Event::HandedOver { hold, has_all, log_end });
+            }
             Knock::Reconfigure => {
                 let (facts, promise) = self.part.facts(&self.options);
                 self.mind.configure(facts, promise);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use cluster::agent::{Action, Event, Outcome, TxnId};
+use cluster::agent::{Action, Event, HoldId, Outcome, TxnId};
 use cluster::ids::{Life, Member, NodeId};
 use cluster::records::{ClusterRecord, Key, LiveRecord, NodeRecord, Promise, Record};
 use cluster::topology::{Records, Topology};
@@ -126,7 +126,7 @@ impl Part for Bystander {
     fn lead(&mut self, _: u64, _: &[Member], _: bool) {}
     fn follow(&mut self, _: Option<&NodeRecord>, _: &Member, _: u64) {}
     fn stand(&mut self) {}
-    fn hold(&mut self, _: &Member) {}
+    fn hold(&mut self, _: HoldId, _: &Member) {}
     fn park(&mut self) {}
     fn release(&mut self) {}
     fn look_again(&mut self, _: &Records) {}

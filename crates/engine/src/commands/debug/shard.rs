@@ -1,5 +1,6 @@
 //! DEBUG SHARD: what a cluster's agent decides, by hand: for tests of servers without etcd.
 
+use cluster::agent::HoldId;
 use cluster::ids::{Life, Member, NodeId, ShardId};
 use cluster::records::NodeRecord;
 
@@ -70,7 +71,7 @@ fn change(ctx: &mut Ctx<'_>, args: Args<'_>) -> CmdResult {
         }
         (what, 5) if is(what, "HOLD") => {
             let to = member(args, 3)?;
-            Box::new(move |server| server.cluster_hold(to))
+            Box::new(move |server| server.cluster_hold(HoldId::default(), to))
         }
         (what, 3) if is(what, "PARK") => Box::new(Server::cluster_park),
         (what, 3) if is(what, "STAND") => Box::new(Server::cluster_stand),

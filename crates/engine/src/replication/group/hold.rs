@@ -4,6 +4,7 @@
 //! ([`crate::replication::replica::Following::hold_writes`]), so the log's end under every stripe is its last: nothing is appended
 //! after that.
 
+use cluster::agent::HoldId;
 use cluster::ids::Member;
 
 use super::{Membership, State};
@@ -21,6 +22,7 @@ pub(super) struct Hold {
 
 /// Whom the shard is handed to.
 struct NextPrimary {
+    hold: HoldId,
     member: Member,
     /// The log's end, which stays.
     offset: u64,
@@ -30,9 +32,9 @@ struct NextPrimary {
 }
 
 impl Server {
-    /// Holds writes until [`Server::cluster_release`], whatever this server is by then. The host is told when this member has
-    /// acknowledged everything, or did not in time. Off the workers.
-    pub fn cluster_hold(&self, to: Member) {
+    /// Holds writes until [`Server::cluster_release`], whatever this server is by then. The host is told, of this time, when this
+    /// member has acknowledged everything, or did not in time. Off the workers.
+    pub fn cluster_hold(&self, id: HoldId, to: Member) {
         let group = &self.replication.group;
         let _changing = group.changing.lock();
         let now = self.clock.now();
@@ -44,7 +46,7 @@ impl Server {
         following.hold_writes(true);
         let (offset, until_us) = (self.log.end(), now.mono_us + HOLD_US_MAX);
         if let Some(hold) = &mut group.state.lock().hold {
-            hold.to = Some(NextPrimary { member: to, offset, until_us, is_told: false });
+            hold.to = Some(NextPrimary { hold: id, member: to, offset, until_us, is_told: false });
         }
         drop((held, long, gate));
         self.check_hold();
@@ -86,9 +88,9 @@ impl Server {
         let has_all = its.any(|replica| replica.is_online() && replica.acked_to() >= to.offset);
         if has_all || self.clock.mono_us() >= to.until_us {
             to.is_told = true;
-            let log_end = to.offset;
+            let (hold, log_end) = (to.hold, to.offset);
             drop(state);
-            self.host.cluster_handed_over(has_all, log_end);
+            self.host.cluster_handed_over(hold, has_all, log_end);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! One server in its shard: the others' words are said by the test.
 
+use cluster::agent::HoldId;
 use cluster::ids::{Life, Member, NodeId};
 use cluster::records::NodeRecord;
 
@@ -222,7 +223,7 @@ fn writes_wait_until_the_next_primary_has_everything() {
     attach(&mut harness, 2, "b", 1);
     harness.run("SET key 1");
     let written = end(&harness);
-    harness.server.cluster_hold(member("b"));
+    harness.server.cluster_hold(HoldId(1), member("b"));
     assert!(harness.stops("SET key 2").is_some(), "it waits");
     assert_eq!(harness.stops("GET key"), None);
     // As one that had passed the pause when it began.
@@ -236,14 +237,14 @@ fn writes_wait_until_the_next_primary_has_everything() {
     assert!(harness.handed_over().is_empty());
     acknowledge(&mut harness, 2, written);
     acknowledge(&mut harness, 2, written);
-    assert_eq!(harness.handed_over(), [true]);
+    assert_eq!(harness.handed_over(), [(HoldId(1), true)]);
     harness.server.cluster_release();
     assert_eq!(harness.stops("SET key 2"), None);
     // One that takes too long.
-    harness.server.cluster_hold(member("b"));
+    harness.server.cluster_hold(HoldId(2), member("b"));
     harness.advance_ms(1001);
     harness.server.tend_replicas();
-    assert_eq!(harness.handed_over(), [false]);
+    assert_eq!(harness.handed_over(), [(HoldId(2), false)]);
     // Whatever this server is by then.
     harness.server.cluster_follow(&node_record(), member("b"), 2);
     assert!(harness.stops("SET key 2").is_some());

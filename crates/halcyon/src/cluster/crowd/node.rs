@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use cluster::agent::{Action, Agent, Event, Identity, Place, RENEW_US};
+use cluster::agent::{Action, Agent, Event, HoldId, Identity, Place, RENEW_US};
 use cluster::ids::{Life, Member, NodeId, ShardId};
 use cluster::records::{Key, LiveRecord, NodeRecord, Promise, Record, ShardRecord};
 use cluster::topology::{Records, Topology};
@@ -213,7 +213,7 @@ impl Part for Faced {
     fn lead(&mut self, _: u64, _: &[Member], _: bool) {}
     fn follow(&mut self, _: Option<&NodeRecord>, _: &Member, _: u64) {}
     fn stand(&mut self) {}
-    fn hold(&mut self, _: &Member) {}
+    fn hold(&mut self, _: HoldId, _: &Member) {}
     fn park(&mut self) {}
     fn release(&mut self) {}
     fn look_again(&mut self, _: &Records) {}
