@@ -16,6 +16,7 @@ use crate::ctx::Ctx;
 use crate::fault::CmdResult;
 use crate::reply::Reply;
 use crate::server::Server;
+use crate::slot_moves::unseen;
 use crate::table::{CommandInfo, Flags};
 
 const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
@@ -77,6 +78,13 @@ impl Server {
         let mut record = Vec::new();
         write_command(&mut record, args);
         self.log.append(db as u32, &record)
+    }
+
+    /// As [`Server::log_alone`], of what goes with its slot to another node.
+    pub(crate) fn log_unseen(&self, args: &[&[u8]]) -> u64 {
+        let mut record = unseen::MARK.to_vec();
+        write_command(&mut record, args);
+        self.log.append(0, &record)
     }
 
     /// Appends that a key has gone by itself: its time was over, or its memory was wanted. Its stripe is held. The offset
@@ -168,11 +176,14 @@ impl Record {
         (self.commands, self.removals) = (0, 0);
     }
 
-    /// Appends what there is; the offset after it.
-    fn append_to(&mut self, log: &Log) -> u64 {
+    /// Appends what there is; the offset after it. `is_unseen`: it came with its slot from another node.
+    fn append_to(&mut self, log: &Log, is_unseen: bool) -> u64 {
         let (first_db, last_db) = self.dbs;
         if self.commands > 1 {
             self.bytes.extend_from_slice(EXEC);
+        }
+        if is_unseen {
+            drop(self.bytes.splice(0..0, unseen::MARK.iter().copied()));
         }
         let end = if first_db != last_db {
             let mut stream = Vec::with_capacity(self.bytes.len() + 32);
@@ -329,10 +340,10 @@ impl Ctx<'_> {
             self.worker().observed.forget_written();
             return;
         }
-        let server = self.server();
+        let (server, is_unseen) = (self.server(), self.session_ref().importing);
         let worker = self.worker();
         let has_changes = worker.effects.record.commands > worker.effects.record.removals;
-        worker.appended_to = worker.effects.record.append_to(&server.log);
+        worker.appended_to = worker.effects.record.append_to(&server.log, is_unseen);
         let appended_to = worker.appended_to;
         self.observe_record(appended_to, has_changes);
         self.session_ref().client.write_offset.store(appended_to, Relaxed);

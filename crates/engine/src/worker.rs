@@ -56,6 +56,8 @@ pub struct Worker {
     pub(crate) is_cut_off: bool,
     /// It runs the commands of a primary's stream, or those of a slot's former one.
     pub(crate) copies_primary: bool,
+    /// What it runs of a primary's stream came to that with its slot, or goes with it: it makes no event.
+    pub(crate) is_unseen: bool,
     /// What the running commands have set off.
     pub(crate) effects: Effects,
     /// Its connections that have subscribed.
@@ -96,6 +98,7 @@ impl Worker {
             held_up: false,
             is_cut_off: false,
             copies_primary: false,
+            is_unseen: false,
             effects: Effects::default(),
             subscribers: Subscribers::default(),
             outbox: Vec::new(),

@@ -89,9 +89,10 @@ impl Ctx<'_> {
         self.publish(Space::Channel, channel, message)
     }
 
-    /// Publishes an event of a key, if it is asked for. What comes from another node with its slots was told of there.
+    /// Publishes an event of a key, if it is asked for. What comes from another node with its slots was told of there: so it is
+    /// here, and on this node's replicas.
     pub(crate) fn publish_event(&mut self, db: usize, class: Event, name: &str, key: &[u8]) {
-        if self.session_ref().importing {
+        if self.session_ref().importing || self.worker().is_unseen {
             return;
         }
         publish_event(self.server(), Some(self.worker()), db, class, name, key);

@@ -90,7 +90,7 @@ impl Server {
         }
         if self.log.is_active() {
             let words = [&b"UNLINK"[..]].into_iter().chain(keys.iter().map(Vec::as_slice));
-            self.log_alone(0, &words.collect::<Vec<_>>());
+            self.log_unseen(&words.collect::<Vec<_>>());
         }
         Step::More
     }

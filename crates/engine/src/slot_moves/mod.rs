@@ -12,7 +12,7 @@
 //! What is copied of a key is what it held at some offset of the log: its stripe is held when both are looked at. So each key
 //! is brought on by exactly the log's commands from that offset on, and no two states of the keyspace are kept. The destination
 //! applies what comes as writes of its own, so its files and replicas have them; its clients see none of it before
-//! the flip.
+//! the flip, and no keyspace event tells of it at either (unseen.rs).
 //!
 //! Whatever fails before the flip leaves the source as it was, and the destination lets go of what it was sent. Once it is
 //! *ready*, only the outcome of the flip decides what becomes of that ([`Server::settle_import`]).
@@ -25,6 +25,7 @@ mod parking;
 mod sending;
 mod slot_set;
 mod told;
+pub(crate) mod unseen;
 
 use std::sync::atomic::AtomicBool;
 

@@ -74,6 +74,7 @@ impl Applier {
         let mut locked = record.needs.lock(keyspace);
         locked.iter_mut().for_each(Locked::see_expired);
         self.session.db = record.db;
+        self.worker.is_unseen = record.is_unseen;
         let mut ctx = Ctx::new(server, &mut self.worker, &mut self.session, locked, None);
         for at in record.commands.clone() {
             let args = batch.command(at);

@@ -10,6 +10,7 @@ use store::Position;
 
 use crate::lanes::Needs;
 use crate::server::Server;
+use crate::slot_moves::unseen;
 use crate::table::{CommandInfo, Flags};
 
 /// Commands that are taken from the buffer together, unless a transaction has more.
@@ -39,6 +40,8 @@ pub(super) struct Record {
     /// The database that is selected at its start.
     pub(super) db: usize,
     pub(super) needs: Needs,
+    /// It came to the primary with its slot, or goes with it.
+    pub(super) is_unseen: bool,
 }
 
 /// Records that are appended to the log together, and how they are applied.
@@ -106,13 +109,22 @@ pub struct StreamReader {
     scanned: usize,
     /// The database that is selected at the start of the buffer.
     db: usize,
+    /// The last command before the buffer was the mark of [`unseen`].
+    is_marked: bool,
     lanes: usize,
 }
 
 impl StreamReader {
     /// A reader of a stream that goes on with database `db`; `lanes` threads apply it.
     pub fn new(db: usize, lanes: usize) -> StreamReader {
-        StreamReader { buffer: Vec::new(), decoder: Decoder::new(), scanned: 0, db, lanes: lanes.max(1) }
+        StreamReader {
+            buffer: Vec::new(),
+            decoder: Decoder::new(),
+            scanned: 0,
+            db,
+            is_marked: false,
+            lanes: lanes.max(1),
+        }
     }
 
     /// Adds what came.
@@ -211,6 +223,7 @@ impl StreamReader {
             if matches!(step, Step::Pass) && planned.command(index).len() > 1 {
                 let args = planned.command(index);
                 let (is_question, stamp_us) = (is_question(args), stamp_of(server, args));
+                self.is_marked |= unseen::is_mark(args);
                 planned.wants_ack |= is_question;
                 planned.stamp_us = planned.stamp_us.max(stamp_us);
             }
@@ -223,14 +236,16 @@ impl StreamReader {
                 let commands = first..index + 1;
                 if commands.clone().any(|at| matches!(planned.steps[at], Step::Run(..) | Step::Unknown)) {
                     let needs = needs(server, &planned, commands.clone());
-                    planned.records.push(Record { commands, db, needs });
+                    let is_unseen = std::mem::take(&mut self.is_marked);
+                    planned.records.push(Record { commands, db, needs, is_unseen });
                 }
             } else if first == index {
                 start = Some((index, planned.db_after));
             } else if planned.command(index)[0].eq_ignore_ascii_case(b"exec") {
                 let commands = first..index + 1;
                 let needs = needs(server, &planned, commands.clone());
-                planned.records.push(Record { commands, db, needs });
+                let is_unseen = std::mem::take(&mut self.is_marked);
+                planned.records.push(Record { commands, db, needs, is_unseen });
                 start = None;
             }
         }

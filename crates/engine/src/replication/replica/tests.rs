@@ -135,6 +135,35 @@ fn a_stream_is_applied_however_it_is_cut() {
     }
 }
 
+/// Nor is it on the primary, which marks it in the stream.
+#[test]
+fn what_comes_with_its_slot_or_goes_with_it_is_no_event() {
+    let config = [("cluster-enabled", "yes"), ("notify-keyspace-events", "EA")];
+    let mut primary = Harness::with_config(&config);
+    primary.on(2).run("PSUBSCRIBE __key*");
+    let effects = primary.effects_of(|primary| {
+        primary.on(0).check("CLUSTER SYNCSLOTS START m 15495 15495", "+OK");
+        for line in ["SET {a}x v", "MULTI", "APPEND {a}x w", "RPUSH {a}list v", "EXEC", "DEL {a}list"] {
+            primary.run(line);
+        }
+        primary.on(1).check("SET {d}own v", "+OK");
+        primary.on(0).check("SET {a}y v", "+OK");
+        assert!(primary.server.settle_import("m", false));
+        primary.server.clear_left_slots();
+        primary.on(1).check("DEL {d}own", ":1");
+    });
+    let events = "[pmessage __key* __keyevent@0__:set {d}own] [pmessage __key* __keyevent@0__:del {d}own]";
+    assert_eq!(primary.on(2).received(), events);
+    let stream = stream_of(&effects.split('|').collect::<Vec<_>>());
+    for piece in [1, 7, stream.len()] {
+        let mut replica = Replica::new(&config);
+        replica.harness.on(2).run("PSUBSCRIBE __key*");
+        stream.chunks(piece).for_each(|bytes| replica.take(bytes));
+        assert_eq!(replica.harness.received(), events, "by {piece}");
+        replica.harness.on(0).check("DBSIZE", ":0");
+    }
+}
+
 #[test]
 fn half_a_transaction_is_not_there() {
     let mut replica = Replica::new(&[]);
