@@ -9,6 +9,9 @@ use crate::moving;
 use crate::node::{Message, Node, Replica, Role, SLOTS_SAMPLED, shard_id};
 use crate::world::{Happening, World};
 
+/// What the server says of a hand-over reaches the agent so late at most.
+const HEARD_LATE_US_MAX: u64 = 4_000_000;
+
 impl World {
     pub fn place_of(&self, node: &NodeId) -> Option<usize> {
         self.nodes.iter().position(|known| known.id == *node)
@@ -221,7 +224,13 @@ impl World {
             node.replicas.iter().any(|replica| replica.member == *member && replica.acked_to >= log_end);
         let is_late = clock_us > node.held_since_us + 1_500_000;
         if has_all || is_late {
-            self.handle(at, Event::HandedOver { hold, has_all, log_end: log_end as u64 });
+            let event = Event::HandedOver { hold, has_all, log_end: log_end as u64 };
+            // It stands in a queue that is read last, and is said more than once.
+            if self.random.one_in(4) {
+                let (life, delay_us) = (self.nodes[at].life, self.random.below(HEARD_LATE_US_MAX));
+                return self.after(delay_us, Happening::FromServer(at, life, event));
+            }
+            self.handle(at, event);
         }
     }
 }

@@ -24,6 +24,7 @@ pub enum Happening {
     Tick(usize, u64),
     ToEtcd(usize, u64, Request),
     FromEtcd(usize, u64, Event),
+    FromServer(usize, u64, Event),
     Granted(usize, u64, u64, u64),
     Renewed(usize, u64, u64, u64),
     LeaseGone(usize, u64, u64),
@@ -175,6 +176,9 @@ impl World {
             Happening::FromEtcd(node, life, event) => {
                 self.on_node(node, life, Happening::FromEtcd(node, life, event));
             }
+            Happening::FromServer(node, life, event) => {
+                self.on_node(node, life, Happening::FromServer(node, life, event));
+            }
             Happening::Granted(node, life, lease, asked_us) => {
                 self.on_node(node, life, Happening::Granted(node, life, lease, asked_us));
             }
@@ -225,6 +229,7 @@ impl World {
         match happening {
             Happening::Tick(..) => self.tick(at),
             Happening::FromEtcd(_, _, event) => self.hear_etcd(at, event),
+            Happening::FromServer(_, _, event) => self.handle(at, event),
             Happening::Granted(_, _, lease, asked_us) => {
                 let node = &mut self.nodes[at];
                 if std::mem::take(&mut node.wants_lease) {
