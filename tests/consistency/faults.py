@@ -9,11 +9,14 @@ FLAP_S = 0.4
 FAULTS = {}
 
 
-def fault(needs_cuts=False):
-    """Marks a fault: a function of the cluster and of chance that says what it did; it may also hold by itself."""
+def fault(needs=None):
+    """Marks a fault: a function of the cluster and of chance that says what it did; it may also hold by itself.
+
+    `needs`: what not every machine allows, "cuts" or "disks" (`Cluster.allows`).
+    """
 
     def mark(function):
-        FAULTS[function.__name__] = (function, needs_cuts)
+        FAULTS[function.__name__] = (function, needs)
         return function
 
     return mark
@@ -110,7 +113,7 @@ def failover_and_kill(cluster, rng):
     return f"{told}; {kill(cluster, rng)}"
 
 
-@fault(needs_cuts=True)
+@fault(needs="cuts")
 def cut_from_replicas(cluster, rng):
     node, replicas = pick(cluster, rng)
     some = [replica for replica in replicas if rng.random() < 0.7] or replicas
@@ -118,21 +121,21 @@ def cut_from_replicas(cluster, rng):
     return f"{node.name} cut from {[each.name for each in some]}"
 
 
-@fault(needs_cuts=True)
+@fault(needs="cuts")
 def cut_from_etcd(cluster, rng):
     node, _ = pick(cluster, rng)
     cut_both(cluster, node, cluster.etcds)
     return f"{node.name} cut from etcd"
 
 
-@fault(needs_cuts=True)
+@fault(needs="cuts")
 def cut_from_servers(cluster, rng):
     node, _ = pick(cluster, rng)
     cut_both(cluster, node, [*cluster.etcds, *(each for each in cluster.nodes if each is not node)])
     return f"{node.name} cut from everybody but clients"
 
 
-@fault(needs_cuts=True)
+@fault(needs="cuts")
 def cut_one_way(cluster, rng):
     node, _ = pick(cluster, rng)
     others = [each for each in [*cluster.etcds, *cluster.nodes] if each is not node and rng.random() < 0.5]
@@ -142,7 +145,7 @@ def cut_one_way(cluster, rng):
     return f"{node.name} {'is not heard by' if is_sent else 'does not hear'} {[each.name for each in others]}"
 
 
-@fault(needs_cuts=True)
+@fault(needs="cuts")
 def halves(cluster, rng):
     machines = [*cluster.etcds, *cluster.nodes]
     some = {each.name for each in machines if rng.random() < 0.4}
@@ -153,7 +156,7 @@ def halves(cluster, rng):
     return f"{sorted(some)} cut from the rest"
 
 
-@fault(needs_cuts=True)
+@fault(needs="cuts")
 def flap(cluster, rng):
     node, replicas = pick(cluster, rng)
     others = rng.choice([replicas or cluster.etcds, cluster.etcds])

@@ -108,7 +108,7 @@ def slot_move_and_failover(cluster, rng):
     return then(cluster, rng, lambda *_: FAULTS["failover"][0](cluster, rng))
 
 
-@fault(needs_cuts=True)
+@fault(needs="cuts")
 def slot_move_and_cut(cluster, rng):
     def act(source, target):
         node = rng.choice([source, target])

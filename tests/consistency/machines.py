@@ -8,13 +8,18 @@ import time
 
 TESTS = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(TESTS / "server"), str(TESTS.parent / "scripts")]
+import disks  # noqa: E402
 import etcd_members  # noqa: E402
 import harness  # noqa: E402
+import network as networks  # noqa: E402
 from ports import free_ports  # noqa: E402
 
 ETCDS = ["etcd1", "etcd2", "etcd3"]
 CLIENTS = "clients"
 START_TIMEOUT_S = 30
+# How a replica ends that cannot write, and within how many lines of its panic it says so.
+FULL_DISK = "Replica was unable to write command to disk"
+PANIC_LINES = 4
 
 
 class Machine:
@@ -24,7 +29,7 @@ class Machine:
         self.network, self.name, self.command = network, name, [str(word) for word in command]
         self.directory = pathlib.Path(directory, name)
         self.directory.mkdir()
-        self.process, self.is_stopped, self.starts = None, False, 0
+        self.process, self.is_stopped, self.starts, self.disk = None, False, 0, None
 
     def start(self):
         self.starts += 1
@@ -59,9 +64,12 @@ class Machine:
 
 
 class Cluster:
-    """Three members of etcd and so many shards of so many copies, with all slots assigned; a context manager."""
+    """Three members of etcd and so many shards of so many copies, with all slots assigned; a context manager.
 
-    def __init__(self, network, directory, shards, copies, options):
+    `has_disks`: each node's data lie on a filesystem of their own.
+    """
+
+    def __init__(self, network, directory, shards, copies, options, has_disks):
         self.network, self.directory, self.shards, self.copies = network, directory, shards, copies
         ports = iter(free_ports(len(ETCDS) * 2 + shards * copies))
         places = {
@@ -71,15 +79,25 @@ class Cluster:
         self.etcds = [
             Machine(network, name, directory, command) for name, command in etcd_members.commands(places).items()
         ]
-        self.nodes, self.ports = [], {}
+        # Those whose disk was full and that have not written since.
+        self.nodes, self.ports, self.mending = [], {}, set()
         for name in node_names(shards, copies):
             self.ports[name] = next(ports)
             address = network.addresses[name]
-            self.nodes.append(Machine(network, name, directory, [
+            node = Machine(network, name, directory, [
                 harness.binary(), "--port", self.ports[name], "--bind", address, "--protected-mode", "no", "--threads", "1",
-                "--dir", ".", "--cluster-enabled", "yes", "--cluster-etcd", ",".join(self.endpoints),
+                "--dir", "data", "--cluster-enabled", "yes", "--cluster-etcd", ",".join(self.endpoints),
                 "--cluster-name", "consistency", "--cluster-announce-ip", address, *options,
-            ]))
+            ])
+            data = node.directory / "data"
+            data.mkdir()
+            node.disk = disks.Disk(data) if has_disks else None
+            self.nodes.append(node)
+
+    def allows(self, needs):
+        """Whether this machine allows what a fault needs."""
+        has_network, has_disks = isinstance(self.network, networks.Network), self.nodes[0].disk is not None
+        return {None: True, "cuts": has_network, "disks": has_disks}[needs]
 
     def address(self, node):
         return f"{self.network.addresses[node.name]}:{self.ports[node.name]}"
@@ -141,12 +159,35 @@ class Cluster:
 
     def bring_back(self):
         self.network.heal()
+        for node in self.mending:
+            node.disk.free()
         for machine in [*self.etcds, *self.nodes]:
             machine.bring_back()
 
+    def is_mended(self):
+        """Whether all write again whose disk was full. Who has ended of it is started again, as a supervisor would."""
+        for node in list(self.mending):
+            node.bring_back()
+            if self.call(node, "PING") == "PONG":
+                self.mending.remove(node)
+        return not self.mending
+
     def panics(self):
-        """Lines of logs that tell of our own defects."""
-        return [f"{node.name}: {line}" for node in self.nodes for line in node.log().splitlines() if "panicked" in line]
+        """What logs tell of our own defects. That a replica ends whose disk is full is none."""
+        found = []
+        for node in self.nodes:
+            lines = node.log().splitlines()
+            for at, line in enumerate(lines):
+                told = " ".join(lines[at : at + PANIC_LINES])
+                if "panicked" in line and not (node.disk and node.disk.was_full and FULL_DISK in told):
+                    found.append(f"{node.name}: {told}")
+        return found
+
+    def end_disks(self, are_kept):
+        """Of what nodes have written, this leaves the directories, or nothing. Once nobody runs any more."""
+        for disk in [node.disk for node in self.nodes if node.disk]:
+            disk.free()
+            disk.leave() if are_kept else disk.end()
 
 
 def node_names(shards, copies):

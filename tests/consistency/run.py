@@ -17,7 +17,9 @@ import sys
 import tempfile
 import time
 
+import disks
 import faults
+import faults_of_disks  # noqa: F401
 import faults_of_moves
 import machines
 import network
@@ -70,22 +72,30 @@ def main():
     rng = random.Random(options.seed)
     directory = tempfile.mkdtemp(prefix="halcyon-consistency-")
     names = machines.machine_names(options.shards, options.copies)
-    net = network.network(names)
-    passed = failed = 0
+    # First of all: what others mount is seen by processes that come later.
+    has_disks = disks.can_mount(directory)
+    net, cluster = network.network(names), None
+    passed, failed, is_judged = 0, 0, False
     try:
         settings = ["--durability", "quorum", "--appendonly", "yes", "--appendfsync", options.fsync]
-        with machines.Cluster(net, directory, options.shards, options.copies, settings) as cluster:
+        cluster = machines.Cluster(net, directory, options.shards, options.copies, settings, has_disks)
+        with cluster:
+            possible = possible_faults(cluster, options)
             clients = Clients(cluster, options.seed)
             for number in range(1, options.rounds + 1):
-                trouble = play(cluster, clients, rng, options, number)
+                trouble = play(cluster, clients, rng, options, number, rng.choice(possible))
                 passed, failed = passed + (not trouble), failed + bool(trouble)
                 if trouble:
                     break
             failed += conclude(cluster, clients)
             passed += not failed
+            is_judged = True
     finally:
         net.close()
-        if failed:
+        is_kept = failed or not is_judged
+        if cluster:
+            cluster.end_disks(is_kept)
+        if is_kept:
             print(f"what is left: {directory}", flush=True)
         else:
             machines.remove(directory)
@@ -104,20 +114,25 @@ def parsed():
     return parser.parse_args()
 
 
-def play(cluster, clients, rng, options, number):
-    """A round; what is wrong afterwards, if anything is."""
-    can_cut = isinstance(cluster.network, network.Network)
-    wanted = [name for name in options.only.split(",") if name]
-    possible = [name for name, (_, cuts) in faults.FAULTS.items() if (can_cut or not cuts) and (not wanted or name in wanted)]
-    name = rng.choice(possible)
+def possible_faults(cluster, options):
+    """The names of the faults that are wanted, and that this machine allows."""
+    wanted = [name for name in options.only.split(",") if name] or list(faults.FAULTS)
+    possible = [name for name in wanted if cluster.allows(faults.FAULTS[name][1])]
+    assert possible, f"this machine allows none of {', '.join(wanted)}"
+    return possible
+
+
+def play(cluster, clients, rng, options, number, name):
+    """A round of this fault; whether something is wrong afterwards."""
     told = faults.FAULTS[name][0](cluster, rng)
     time.sleep(rng.uniform(*faults.HOLD_S))
     cluster.bring_back()
     before, healed_s = clients.done(), time.monotonic()
     deadline = healed_s + PROGRESS_TIMEOUT_S
-    while clients.done() < before + PROGRESS_COMMANDS:
+    while not cluster.is_mended() or clients.done() < before + PROGRESS_COMMANDS:
         if time.monotonic() > deadline:
-            print(f"FAILED  round {number}, seed {options.seed}: {name}: {told}: no progress afterwards", flush=True)
+            refusing = "".join(f", {node.name} does not write" for node in cluster.mending)
+            print(f"FAILED  round {number}, seed {options.seed}: {name}: {told}: no progress afterwards{refusing}", flush=True)
             return True
         time.sleep(0.1)
     print(f"ok      round {number}: {name}: {told} (works again after {time.monotonic() - healed_s:.1f} s)", flush=True)
