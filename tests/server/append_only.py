@@ -460,6 +460,39 @@ def full_disk():
 
 
 @check
+def files_that_cannot_be_begun():
+    """a replica that cannot begin files for what its primary sent refuses to write, begins them once it can, and keeps what it has"""
+    def is_synchronized():
+        return b"master_link_status:up" in client.call("INFO", "replication")
+
+    with directory() as path, Server(*NO_SAVE_POINTS, "--repl-diskless-sync-delay", 0) as primary, primary.connect() as other:
+        with Server(*APPEND, directory=path) as server, server.connect() as client:
+            wait_until_loaded(client)
+            expect(other.call("SET", "k", "v"), "OK")
+            # Where the files' directory is to be is a file.
+            os.rename(aof(path), f"{path}/elsewhere")
+            pathlib.Path(path, "appendonlydir").touch()
+            client.call("REPLICAOF", "127.0.0.1", primary.port)
+            wait_until(is_synchronized, "the primary's data")
+            expect(client.call("GET", "k"), b"v")
+            refused = client.call("PING")
+            assert isinstance(refused, Error) and refused.startswith("MISCONF"), refused
+            expect(fields(client)["aof_last_write_status"], "err")
+            os.remove(f"{path}/appendonlydir")
+            os.rename(f"{path}/elsewhere", aof(path))
+            wait_until(lambda: client.call("PING") == "PONG", "the files to be begun")
+            wait_until(lambda: fields(client)["aof_rewrites"] == "1", "their base")
+            expect(fields(client)["aof_last_bgrewrite_status"], "ok")
+            expect(other.call("SET", "after", 1), "OK")
+            wait_until(lambda: client.call("GET", "after") == b"1", "the stream")
+            wait_until_written(client)
+            kill(server)
+        with Server(*APPEND, directory=path) as server, server.connect() as client:
+            wait_until_loaded(client)
+            expect([client.call("GET", "k"), client.call("GET", "after")], [b"v", b"1"])
+
+
+@check
 def failed_rewrite():
     """a rewrite that fails leaves the files as they were, and is told"""
     with directory() as path:

@@ -266,11 +266,17 @@ impl Server {
         words.chunks_exact(2).map(|pair| (number(&pair[0]), number(&pair[1]) as u64)).collect()
     }
 
-    /// Begins what is due: a save or a rewrite that was scheduled, that a save point asks for, or the growth of the
-    /// append-only files. To be called every now and then.
+    /// Begins what is due: append-only files that could not be begun before, a save or a rewrite that was scheduled, that a
+    /// save point asks for, or the growth of the append-only files. To be called every now and then.
     pub fn check_save_points(&self, now_s: i64) {
         let state = &self.persistence;
-        if state.running().is_some() || state.is_loading() {
+        if state.is_loading() || self.has_nothing_whole() {
+            return;
+        }
+        if state.files.is_beginning_due(now_s) {
+            self.host.follow_appendonly();
+        }
+        if state.running().is_some() {
             return;
         }
         if self.begin_due_rewrite(now_s) {

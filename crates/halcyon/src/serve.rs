@@ -282,7 +282,10 @@ fn start_background(
                 Background::Rewrite => for_saves.server.finish_rewrite(),
                 Background::LeaveSlots => for_saves.server.clear_left_slots(),
                 Background::FollowAppendonly => {
-                    if let Err(reason) = for_saves.server.follow_appendonly() {
+                    // Of files that are missing it was told before.
+                    if let Err(reason) = for_saves.server.follow_appendonly()
+                        && !for_saves.server.persistence.files.are_missing()
+                    {
                         tracing::warn!("The append-only files cannot be begun: {reason}");
                     }
                 }

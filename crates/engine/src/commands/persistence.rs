@@ -83,6 +83,18 @@ pub(crate) fn lastsave(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) ->
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+    use std::sync::{Arc, OnceLock, Weak};
+
+    use journal::files::{Sizes, Status};
+
+    use crate::clients::Client;
+    use crate::letter::Letter;
+    use crate::persistence::files::FilesState;
+    use crate::persistence::rewriting::RewriteAnswer;
+    use crate::persistence::saving::Save;
+    use crate::replication::replica::Primary;
+    use crate::server::{CpuSeconds, Host, LogLevel, Server};
     use crate::testing::Harness;
 
     #[test]
@@ -150,16 +162,21 @@ mod tests {
         assert_eq!(save.snapshot.databases().iter().map(|database| database.keys).sum::<usize>(), 3);
     }
 
+    const NO_ROOM: &str = "cannot write x: No space left on device (os error 28)";
+    const REFUSED: &str = "MISCONF Errors writing to the AOF file: No space left on device";
+
+    fn fill_disk(server: &Server) {
+        let status = Status { write_error: Some(NO_ROOM.to_owned()), ..Status::default() };
+        server.note_files(&status, Sizes::default());
+    }
+
     #[test]
     fn files_that_cannot_be_written_refuse_writes() {
-        use journal::files::{Sizes, Status};
         let mut harness = Harness::new();
-        let error = "cannot write x: No space left on device (os error 28)";
-        let bad = Status { write_error: Some(error.to_owned()), ..Status::default() };
         harness.check("MULTI", "+OK");
         harness.check("SET k v", "+QUEUED");
-        harness.server.note_files(&bad, Sizes::default());
-        let refused = "MISCONF Errors writing to the AOF file: No space left on device";
+        fill_disk(&harness.server);
+        let refused = REFUSED;
         harness.check("EXEC", &format!("-EXECABORT Transaction discarded because of: {refused}"));
         for command in ["SET k v", "PING"] {
             harness.check(command, &format!("-{refused}"));
@@ -179,5 +196,116 @@ mod tests {
         harness.server.note_files(&Status::default(), Sizes::default());
         harness.check("SET k v", "+OK");
         harness.check("PING", "+PONG");
+    }
+
+    /// A host whose disk is full, or becomes so when a script writes a warning to the log.
+    #[derive(Clone, Default)]
+    struct Disk {
+        server: Arc<OnceLock<Weak<Server>>>,
+        has_room: Arc<AtomicBool>,
+        /// How often the files were to be begun.
+        asked: Arc<AtomicUsize>,
+    }
+
+    impl Disk {
+        fn of(harness: &mut Harness) -> Disk {
+            let disk = Disk::default();
+            let server = Arc::get_mut(&mut harness.server).expect("nobody else has the server yet");
+            server.host = Box::new(disk.clone());
+            let _ = disk.server.set(Arc::downgrade(&harness.server));
+            disk
+        }
+    }
+
+    impl Host for Disk {
+        fn log_at(&self, level: LogLevel, _: &str) {
+            if level == LogLevel::Warning {
+                fill_disk(&self.server.get().and_then(Weak::upgrade).expect("the server"));
+            }
+        }
+        fn begin_files(&self, server: &Server) -> Result<(), String> {
+            if !self.has_room.load(Relaxed) {
+                return Err(NO_ROOM.to_owned());
+            }
+            server.persistence.files.set_state(FilesState::Begun, None);
+            Ok(())
+        }
+        fn end_files(&self, server: &Server) {
+            server.persistence.files.set_state(FilesState::Off, None);
+        }
+        fn follow_appendonly(&self) {
+            self.asked.fetch_add(1, Relaxed);
+        }
+        fn fill_random(&self, _: &mut [u8]) {}
+        fn kill(&self, _: &Client) {}
+        fn post(&self, _: usize, _: Letter) {}
+        fn shutdown(&self) {}
+        fn save(&self, _: &Server, _: &Save) -> Result<(), String> {
+            Err(NO_ROOM.to_owned())
+        }
+        fn save_in_background(&self) {}
+        fn cpu_seconds(&self) -> CpuSeconds {
+            CpuSeconds::default()
+        }
+        fn resident_bytes(&self) -> u64 {
+            0
+        }
+    }
+
+    #[test]
+    fn files_that_could_not_be_begun_are_once_there_is_room() {
+        let mut harness = Harness::with_config(&[("appendonly", "yes")]);
+        let disk = Disk::of(&mut harness);
+        let (server, now_s) = (harness.server.clone(), harness.server.clock.now().unix_ms / 1000);
+        let files = &server.persistence.files;
+        files.set_state(FilesState::Begun, None);
+        server.follow(Primary { host: "primary".to_owned(), port: 7000 });
+        let term = server.replication.following.term();
+        let synchronize = |offset| {
+            assert!(
+                server.begin_sync_load(term, 0) && server.end_sync_load(term, &"a".repeat(40), offset, 0)
+            );
+        };
+        // Of data that were thrown away nothing is kept.
+        assert!(server.begin_sync_load(term, 0));
+        server.abandon_sync_load();
+        assert_eq!(server.rewrite_when_possible(true), RewriteAnswer::Scheduled);
+        server.check_save_points(now_s);
+        assert!(!server.persistence.is_rewriting());
+        synchronize(100);
+        assert_eq!((files.state(), files.are_missing()), (FilesState::Off, true));
+        assert_eq!(server.files_at_risk().as_deref(), Some(NO_ROOM));
+        harness.check("PING", &format!("-{REFUSED}"));
+        let asked = |after_s| {
+            server.check_save_points(now_s + after_s);
+            disk.asked.load(Relaxed)
+        };
+        assert_eq!([asked(0), asked(1), asked(1), asked(2)], [0, 1, 1, 2]);
+        assert!(server.follow_appendonly().is_err() && files.are_missing());
+        disk.has_room.store(true, Relaxed);
+        assert_eq!(server.follow_appendonly(), Ok(()));
+        assert_eq!((files.state(), files.are_missing(), asked(9)), (FilesState::Begun, false, 2));
+        // Who writes them says so.
+        server.note_files(&Status::default(), Sizes::default());
+        harness.check("PING", "+PONG");
+        // What is synchronized later begins them as well.
+        disk.has_room.store(false, Relaxed);
+        synchronize(200);
+        assert!(files.are_missing());
+        disk.has_room.store(true, Relaxed);
+        synchronize(300);
+        assert_eq!((files.state(), files.are_missing()), (FilesState::Begun, false));
+    }
+
+    #[test]
+    fn files_that_are_missing_are_not_once_they_are_not_wanted() {
+        let mut harness = Harness::with_config(&[("appendonly", "yes")]);
+        let _disk = Disk::of(&mut harness);
+        harness.server.miss_files(NO_ROOM);
+        harness.check("SET k v", &format!("-{REFUSED}"));
+        harness.server.config.override_value("appendonly", b"no").expect("a directive");
+        assert_eq!(harness.server.follow_appendonly(), Ok(()));
+        assert!(!harness.server.persistence.files.are_missing());
+        harness.check("SET k v", "+OK");
     }
 }

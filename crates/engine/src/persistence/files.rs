@@ -3,10 +3,13 @@
 //! They are written by a thread of the host, which publishes here what it has reached. Nothing here waits for it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 use journal::files::{Backlog, Sizes, Status, Watermarks};
 use parking_lot::{Mutex, RwLock};
+
+/// Between two attempts to begin files that are missing.
+const RETRY_S: i64 = 1;
 
 /// What is called when the files have got on.
 pub type OnProgress = Box<dyn Fn() + Send + Sync>;
@@ -43,6 +46,8 @@ pub struct Files {
     on_progress: RwLock<Option<OnProgress>>,
     /// Why they cannot be written.
     error: Mutex<Option<String>>,
+    /// They are wanted and could not be begun: unix seconds of the next attempt; 0: they are not missing.
+    begin_at_s: AtomicI64,
     current_bytes: AtomicU64,
     base_bytes: AtomicU64,
     syncs_delayed: AtomicU64,
@@ -136,6 +141,29 @@ impl Files {
     /// Why the files cannot be written now, if they cannot.
     pub fn error(&self) -> Option<String> {
         self.error.lock().clone()
+    }
+
+    /// They are wanted, and could not be begun.
+    pub(super) fn miss(&self, reason: &str, now_s: i64) {
+        *self.error.lock() = Some(reason.to_owned());
+        self.begin_at_s.store(now_s + RETRY_S, SeqCst);
+    }
+
+    /// They are begun, or not wanted any more.
+    pub(super) fn end_missing(&self) {
+        self.begin_at_s.store(0, SeqCst);
+    }
+
+    /// True if they are wanted, and could not be begun.
+    pub fn are_missing(&self) -> bool {
+        self.begin_at_s.load(SeqCst) != 0
+    }
+
+    /// True, once in a while, if they are missing: it is time for another attempt.
+    pub(super) fn is_beginning_due(&self, now_s: i64) -> bool {
+        let begin_at_s = self.begin_at_s.load(SeqCst);
+        let is_due = begin_at_s != 0 && begin_at_s <= now_s;
+        is_due && self.begin_at_s.compare_exchange(begin_at_s, now_s + RETRY_S, SeqCst, SeqCst).is_ok()
     }
 
     /// Bytes of all files, and what they were when they were last rewritten.

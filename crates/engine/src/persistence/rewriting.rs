@@ -134,9 +134,11 @@ impl Server {
         RewriteAnswer::Scheduled
     }
 
-    /// Has the host rewrite the files on another thread; false if a snapshot is being written.
+    /// Has the host rewrite the files on another thread; false if a snapshot is being written, or this is not the time for one.
     fn rewrite_in_background(&self) -> bool {
-        if !self.persistence.claim(SavePurpose::Rewrite, self.clock.now().unix_ms / 1000) {
+        if self.has_nothing_whole()
+            || !self.persistence.claim(SavePurpose::Rewrite, self.clock.now().unix_ms / 1000)
+        {
             return false;
         }
         self.persistence.rewriting.is_scheduled.store(false, Relaxed);
@@ -217,11 +219,15 @@ impl Server {
         match (self.config.bool("appendonly"), state.files.are_kept()) {
             (true, false) => {
                 self.host.begin_files(self)?;
+                state.files.end_missing();
                 self.want_files(true);
                 self.rewrite_when_possible(!state.is_loading());
             }
-            (false, true) => {
-                self.host.end_files(self);
+            (false, are_kept) if are_kept || state.files.are_missing() => {
+                if are_kept {
+                    self.host.end_files(self);
+                }
+                state.files.end_missing();
                 self.want_files(false);
                 state.refuse(super::CANNOT_APPEND, false);
                 state.rewriting.is_scheduled.store(false, Relaxed);
@@ -243,17 +249,30 @@ impl Server {
         self.log.restart_at(offset);
         self.log.set_stream(Some(db));
         self.gates.restart();
-        if !are_kept {
+        if !are_kept && !state.files.are_missing() {
             return;
         }
         match self.host.begin_files(self) {
-            // Once everything is loaded.
             Ok(()) => {
+                state.files.end_missing();
+                // Once everything is loaded.
                 self.rewrite_when_possible(false);
             }
-            Err(reason) => self.host.log(&format!(
-                "The append-only files cannot be begun anew: {reason}. CONFIG SET appendonly no, and then yes, tries again."
-            )),
+            Err(reason) => self.miss_files(&reason),
+        }
+    }
+
+    /// The append-only files are wanted and cannot be begun. It is tried again until they are, and nothing is written before:
+    /// whoever asked for them is not to find out after a crash that there are none.
+    pub(crate) fn miss_files(&self, reason: &str) {
+        let state = &self.persistence;
+        let is_news = !state.files.are_missing();
+        state.files.miss(reason, self.clock.now().unix_ms / 1000);
+        state.refuse(super::CANNOT_APPEND, true);
+        if is_news {
+            self.host.log(&format!(
+                "The append-only files cannot be begun: {reason}. Commands that write are refused until they can."
+            ));
         }
     }
 
@@ -276,7 +295,7 @@ impl Server {
         if files.state() == FilesState::Begun {
             return Some("the first append-only file is still being written".to_owned());
         }
-        files.error().filter(|_| files.are_kept())
+        files.error().filter(|_| files.are_kept() || files.are_missing())
     }
 }
 

@@ -53,9 +53,14 @@ impl Server {
             }
         };
         self.end_loading();
-        // Without files, which may have been lost on the way, others are begun.
-        if let Err(reason) = self.follow_appendonly() {
-            self.host.log(&format!("The append-only files cannot be begun: {reason}"));
+        let are_lost = !state.files.are_kept() && self.config.bool("appendonly");
+        let followed = match &rewound {
+            // Others are begun once there are data for them; until then a start finds what there was.
+            Rewound::Refused(reason) if are_lost => Err(reason.clone()),
+            _ => self.follow_appendonly(),
+        };
+        if let Err(reason) = followed {
+            self.miss_files(&reason);
         }
         rewound
     }

@@ -283,6 +283,12 @@ impl Server {
         is_present
     }
 
+    /// True for a replica whose data were thrown away for others that have not come: files keep what it had until they have.
+    pub(crate) fn has_nothing_whole(&self) -> bool {
+        let following = &self.replication.following;
+        following.is_replica() && following.is_torn()
+    }
+
     /// The data could not be loaded: what there is of them is thrown away.
     pub fn abandon_sync_load(&self) {
         let _gate = self.replication.following.gate.lock();
