@@ -253,6 +253,20 @@ mod tests {
     }
 
     #[test]
+    fn a_script_that_has_begun_to_write_does_so_to_its_end() {
+        let mut harness = Harness::new();
+        let _disk = Disk::of(&mut harness);
+        let fails = "redis.log(redis.LOG_WARNING, 'now')";
+        let line = format!("EVAL \"redis.call('SET', 'a', 1) {fails} return redis.call('INCR', 'b')\" 2 a b");
+        harness.check(&line, ":1");
+        harness.check("SET a 2", &format!("-{REFUSED}"));
+        harness.server.note_files(&Status::default(), Sizes::default());
+        let line = format!("EVAL \"{fails} return redis.pcall('INCR', 'b').err\" 1 b");
+        harness.check(&line, REFUSED);
+        harness.check("GET b", "1");
+    }
+
+    #[test]
     fn files_that_could_not_be_begun_are_once_there_is_room() {
         let mut harness = Harness::with_config(&[("appendonly", "yes")]);
         let disk = Disk::of(&mut harness);

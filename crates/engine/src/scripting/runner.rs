@@ -190,7 +190,8 @@ impl Run<'_, '_> {
         if flags.contains(Flags::WRITE) && server.is_read_only() {
             return Err("READONLY You can't write against a read only replica.".into());
         }
-        if flags.contains(Flags::WRITE) {
+        // The disk may fail at any instant: a script that has begun to write does so to its end.
+        if flags.contains(Flags::WRITE) && !self.has_written {
             server.admit_write(Asker::Command)?;
         }
         if !self.has_written {
