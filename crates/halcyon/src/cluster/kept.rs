@@ -6,6 +6,10 @@
 
 use std::io::{self, ErrorKind, Write};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use parking_lot::Mutex;
 
 /// Words of the line of variables.
 const CLUSTER: &str = "halcyon-cluster";
@@ -30,12 +34,21 @@ pub struct Memory {
 #[derive(Clone, Debug)]
 pub struct Kept {
     path: PathBuf,
+    /// Held by who writes it.
+    writing: Arc<Mutex<()>>,
+    /// What was to be remembered last is not.
+    has_failed: Arc<AtomicBool>,
 }
 
 impl Kept {
     /// The file of this path.
     pub fn at(path: PathBuf) -> Kept {
-        Kept { path }
+        Kept { path, writing: Arc::default(), has_failed: Arc::default() }
+    }
+
+    /// True if what was to be remembered last could not be written.
+    pub fn has_failed(&self) -> bool {
+        self.has_failed.load(Relaxed)
     }
 
     /// What it remembers; nothing if it is not there.
@@ -49,6 +62,7 @@ impl Kept {
 
     /// Writes this in place of what it remembers. The rest stays.
     pub fn save(&self, memory: &Memory) -> Result<(), String> {
+        let _writing = self.writing.lock();
         let written = || -> io::Result<()> {
             let text = match std::fs::read_to_string(&self.path) {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
@@ -61,7 +75,9 @@ impl Kept {
             file.sync_all()?;
             std::fs::rename(&part, &self.path)
         };
-        written().map_err(|error| format!("Can't write {}: {error}", self.path.display()))
+        let saved = written();
+        self.has_failed.store(saved.is_err(), Relaxed);
+        saved.map_err(|error| format!("Can't write {}: {error}", self.path.display()))
     }
 }
 
@@ -98,6 +114,20 @@ fn replaced(text: &str, memory: &Memory) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_could_not_be_written_is_known() {
+        let directory = std::env::temp_dir().join(format!("halcyon-kept-{}", std::process::id()));
+        let kept = Kept::at(directory.join("nodes.conf"));
+        let memory = Memory { cluster: Some("c".repeat(40)), revision: 7, epoch: 3, log_epoch: 2 };
+        assert!(!kept.has_failed());
+        assert!(kept.save(&memory).is_err_and(|error| error.contains("nodes.conf")));
+        assert!(kept.clone().has_failed(), "whoever asks");
+        std::fs::create_dir(&directory).expect("a directory");
+        assert_eq!((kept.save(&memory), kept.has_failed()), (Ok(()), false));
+        assert_eq!(kept.load(), Ok(memory));
+        std::fs::remove_dir_all(&directory).expect("the test's own directory");
+    }
 
     #[test]
     fn what_is_remembered_is_read_as_it_is_written() {

@@ -191,14 +191,19 @@ impl Part for ServerPart {
         let memory = self.memory_of(records);
         let is_urgent = (&memory.cluster, memory.log_epoch) != (&self.memory.cluster, self.memory.log_epoch);
         let is_due = is_urgent || self.written_at.elapsed() > KEEP_INTERVAL;
-        if !is_due || memory == self.memory || records.cluster.is_none() {
+        // On a disk that is full the file stays what it was until it can be written.
+        let is_new = memory != self.memory || self.kept.has_failed();
+        if !is_due || !is_new || records.cluster.is_none() {
             return;
         }
         (self.memory, self.written_at) = (memory.clone(), Instant::now());
         let kept = self.kept.clone();
         // A slow disk must not hold up the lease.
         tokio::task::spawn_blocking(move || {
-            if let Err(error) = kept.save(&memory) {
+            let is_known = kept.has_failed();
+            if let Err(error) = kept.save(&memory)
+                && !is_known
+            {
                 tracing::warn!("{error}");
             }
         });
