@@ -111,12 +111,16 @@ def parsed():
     parser.add_argument("--shards", type=int, default=3)
     parser.add_argument("--copies", type=int, default=3)
     parser.add_argument("--fsync", default="everysec")
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.only = [name for name in options.only.split(",") if name]
+    for name in set(options.only) - set(faults.FAULTS):
+        parser.error(f"no fault is called {name}")
+    return options
 
 
 def possible_faults(cluster, options):
     """The names of the faults that are wanted, and that this machine allows."""
-    wanted = [name for name in options.only.split(",") if name] or list(faults.FAULTS)
+    wanted = options.only or list(faults.FAULTS)
     possible = [name for name in wanted if cluster.allows(faults.FAULTS[name][1])]
     assert possible, f"this machine allows none of {', '.join(wanted)}"
     return possible
