@@ -312,6 +312,20 @@ mod tests {
     }
 
     #[test]
+    fn the_first_base_waits_for_room() {
+        let harness = Harness::with_config(&[("appendonly", "yes")]);
+        let (server, now_s) = (&harness.server, harness.server.clock.now().unix_ms / 1000);
+        server.persistence.files.set_state(FilesState::Begun, None);
+        server.rewrite_when_possible(false);
+        fill_disk(server);
+        server.check_save_points(now_s);
+        assert!(!server.persistence.is_rewriting());
+        server.note_files(&Status::default(), Sizes::default());
+        server.check_save_points(now_s);
+        assert!(server.persistence.is_rewriting());
+    }
+
+    #[test]
     fn files_that_are_missing_are_not_once_they_are_not_wanted() {
         let mut harness = Harness::with_config(&[("appendonly", "yes")]);
         let _disk = Disk::of(&mut harness);

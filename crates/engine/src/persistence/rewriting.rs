@@ -149,7 +149,11 @@ impl Server {
 
     /// Begins a rewrite that was scheduled, or that the files' growth asks for; false if none is due.
     pub(super) fn begin_due_rewrite(&self, now_s: i64) -> bool {
-        let rewriting = &self.persistence.rewriting;
+        let (files, rewriting) = (&self.persistence.files, &self.persistence.rewriting);
+        // The first base has no room where the files have none, and after some failures it would be tried in minutes only.
+        if files.state() == FilesState::Begun && files.error().is_some() {
+            return false;
+        }
         let growth = self.growth_to_rewrite();
         if !(rewriting.is_scheduled() || growth.is_some()) || rewriting.must_wait(now_s) {
             return false;
