@@ -83,10 +83,11 @@ func (t *test) run() {
 	start := func(count, first int, work func(client int)) {
 		for client := first; client < first+count; client++ {
 			clients.Add(1)
-			go func() {
+			// Before Go 1.22 one variable serves all turns of a loop.
+			go func(client int) {
 				defer clients.Done()
 				work(client)
-			}()
+			}(client)
 		}
 	}
 	start(registerClients, 0, t.registers)
