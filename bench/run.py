@@ -66,7 +66,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     names = [figure.NAME for figure in figures.ALL]
     parser.add_argument("--only", action="append", choices=names, metavar="NAME", help="only this figure (may be repeated)")
-    parser.add_argument("--quick", action="store_true", help="less of everything: eleven minutes with two peers on the machine that README names")
+    parser.add_argument("--quick", action="store_true", help="less of everything: half an hour with three peers on the machine that README names")
     parser.add_argument("--elements", type=int, metavar="N", help="elements of each value of the figure stall, keys of keys_stall")
     parser.add_argument("--list", action="store_true", help="list the figures, how each is measured, and end")
     parser.add_argument("--save", action="store_true", help=f"write the table to {RESULTS_PATH.relative_to(REPOSITORY)}")
